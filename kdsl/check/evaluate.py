@@ -1,0 +1,206 @@
+"""Static evaluation: the value of an expression under known sizes, options, choices and target fields.
+
+Integers divide downwards, as indices do. A name without a value makes the result undecided, and only that:
+`and`, `or` and `if` decide as soon as the parts they need are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Union
+
+from attrs import frozen
+
+from kdsl.syntax import nodes as n
+
+Value = Union[int, float, bool, str, tuple]
+
+UNITS = {
+    "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "us": 1e-6, "ms": 1e-3, "GHz": 1e9, "TBps": 1e12, "TFLOPs": 1e12,
+}  # fmt: skip
+
+
+@frozen
+class Undecided(Exception):
+    """Some names have no value here."""
+
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        return "no value for " + ", ".join(sorted(self.names))
+
+
+@frozen
+class NotStatic(Exception):
+    """The expression is of a kind that has no value before the program runs, or is wrong (division by zero)."""
+
+    node: n.Node
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+COMPARE = {
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+}  # fmt: skip
+
+
+def ceildiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+FUNCTIONS = {"min": min, "max": max, "ceildiv": ceildiv, "abs": abs}
+
+
+def evaluate(expr: n.Expr, env: Mapping[str, Value]) -> Value:
+    """The value of `expr`, with names looked up in `env`.
+
+    A dotted name is looked up whole (`target.sms`), `given(x)` as `given.x`. Raises Undecided or NotStatic.
+    """
+    method = _METHODS.get(type(expr))
+    if method is None:
+        raise NotStatic(expr, f"{type(expr).__name__.lower()} has no static value")
+    return method(expr, env)
+
+
+def decide(expr: n.Expr, env: Mapping[str, Value]) -> Value | None:
+    """As `evaluate`, with None for what cannot be decided."""
+    try:
+        return evaluate(expr, env)
+    except (Undecided, NotStatic):
+        return None
+
+
+def _name(e: n.Name, env):
+    if e.text in env:
+        return env[e.text]
+    if e.text in ("true", "false"):
+        return e.text == "true"
+    raise Undecided(frozenset([e.text]))
+
+
+def _binary(e: n.Binary, env):
+    a, b = _both(e.left, e.right, env)
+    if not all(isinstance(x, (int, float)) for x in (a, b)):
+        raise NotStatic(e, f"`{e.operator}` needs numbers")
+    try:
+        if e.operator == "+":
+            return a + b
+        if e.operator == "-":
+            return a - b
+        if e.operator == "*":
+            return a * b
+        if e.operator == "%":
+            return a % b
+        if e.operator == "**":
+            return _power(e, a, b)
+        return a // b if isinstance(a, int) and isinstance(b, int) else a / b
+    except ZeroDivisionError:
+        raise NotStatic(e, "division by zero") from None
+    except OverflowError:
+        raise NotStatic(e, "the number is too large") from None
+
+
+def _power(e, a, b):
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 256:
+        raise NotStatic(e, "the number is too large")
+    value = a**b
+    if isinstance(value, complex):
+        raise NotStatic(e, "a root of a negative number")
+    return value
+
+
+def _both(left, right, env):
+    """Both values, or every missing name of the two."""
+    missing: set[str] = set()
+    values = []
+    for side in (left, right):
+        try:
+            values.append(evaluate(side, env))
+        except Undecided as undecided:
+            missing |= undecided.names
+    if missing:
+        raise Undecided(frozenset(missing))
+    return values
+
+
+def _comparison(e: n.Comparison, env):
+    a, b = _both(e.left, e.right, env)
+    try:
+        return COMPARE[e.operator](a, b)
+    except TypeError:
+        raise NotStatic(e, f"{a!r} and {b!r} cannot be compared") from None
+
+
+def _logical(e: n.Logical, env):
+    settles = e.operator == "or"
+    missing: set[str] = set()
+    for side in (e.left, e.right):
+        try:
+            if bool(evaluate(side, env)) == settles:
+                return settles
+        except Undecided as undecided:
+            missing |= undecided.names
+    if missing:
+        raise Undecided(frozenset(missing))
+    return not settles
+
+
+def _call(e: n.Call, env):
+    if e.function.text == "given" and len(e.arguments) == 1 and isinstance(e.arguments[0], n.Name):
+        key = f"given.{e.arguments[0].text}"
+        if key in env:
+            return env[key]
+        raise Undecided(frozenset([key]))
+    if e.function.text == "span" and len(e.arguments) == 3:
+        low, high, step = (evaluate(a, env) for a in e.arguments)
+        return tuple(range(low, high + 1, step))
+    function = FUNCTIONS.get(e.function.text)
+    if function is None:
+        raise NotStatic(e, f"`{e.function.text}` has no static value")
+    try:
+        return function(*[evaluate(a, env) for a in e.arguments])
+    except (TypeError, ZeroDivisionError) as problem:
+        raise NotStatic(e, f"`{e.function.text}`: {problem}") from None
+
+
+def _is(e: n.IsOption, env):
+    value = evaluate(e.subject, env)
+    return value == e.option.text or str(value).lower() == e.option.text
+
+
+def _signed(e: n.Signed, env):
+    value = evaluate(e.operand, env)
+    if not isinstance(value, (int, float)):
+        raise NotStatic(e, f"`{e.sign}` needs a number")
+    return -value if e.sign == "-" else value
+
+
+def _share(e, env, divisor):
+    of = evaluate(e.of, env)
+    if not isinstance(of, (int, float)):
+        raise NotStatic(e, "a share needs a number")
+    return float(e.number) / divisor * of
+
+
+_METHODS = {
+    n.Number: lambda e, env: e.value,
+    n.Quantity: lambda e, env: (float(e.number) if "." in e.number else int(e.number)) * UNITS[e.unit],
+    n.Name: _name,
+    n.Text: lambda e, env: e.value,
+    n.Group: lambda e, env: evaluate(e.inner, env),
+    n.Sequence: lambda e, env: tuple(evaluate(i, env) for i in e.items),
+    n.Call: _call,
+    n.Binary: _binary,
+    n.Signed: _signed,
+    n.Comparison: _comparison,
+    n.IsOption: _is,
+    n.Contains: lambda e, env: (lambda item, container: item in container)(*_both(e.item, e.container, env)),
+    n.Logical: _logical,
+    n.Not: lambda e, env: not evaluate(e.operand, env),
+    n.Conditional: lambda e, env: evaluate(e.then if evaluate(e.condition, env) else e.otherwise, env),
+    n.Percent: lambda e, env: _share(e, env, 100.0),
+    n.Ratio: lambda e, env: _share(e, env, 1.0),
+}

@@ -1,0 +1,135 @@
+"""Operator declarations to their signature."""
+
+from __future__ import annotations
+
+from kdsl.check.evaluate import evaluate
+from kdsl.check.model import Definition, Index, Operator, Option, Parameter, Port, Size, View
+from kdsl.syntax import nodes as n
+
+SCALAR_TYPES = ("f32",)
+
+
+def block(items: tuple[n.Node, ...], kind: str) -> tuple[n.Node, ...]:
+    """The lines of every block of one kind, in order."""
+    return tuple(line for item in items if isinstance(item, n.Block) and item.kind == kind for line in item.items)
+
+
+def resolve_operator(declaration: n.Operator) -> Operator:
+    items = declaration.items
+    sizes = {s.name: s for domain in block(items, "sizes") for s in _sizes(domain)}
+    options = {o.name: o for line in block(items, "options") for o in _options(line)}
+    parts = {item.name.text: item for item in items if isinstance(item, n.Part)}
+    return Operator(
+        name=declaration.name.text,
+        declaration=declaration,
+        sizes=sizes,
+        parameters={p.name: p for domain in block(items, "parameters") for p in _parameters(domain)},
+        ports={p.name: p for side in ("inputs", "outputs") for line in block(items, side) for p in _ports(line, side)},
+        options=options,
+        laws=block(items, "laws"),
+        definitions={line.name.text: _definition(line) for line in block(items, "define")},
+        indices={i.name: i for line in block(items, "indices") for i in _indices(line)},
+        views={line.target.name.text: _view(line) for line in block(items, "views")},
+        rounding={
+            name.text: tuple(d.name for d in line.dtypes) for line in block(items, "rounding") for name in line.names
+        },
+        parts=parts,
+        forms=_forms(parts, options),
+        acceptance=next((item for item in items if isinstance(item, n.Acceptance)), None),
+        span=declaration.span,
+    )
+
+
+def _sizes(domain: n.Domain):
+    low, high = _ends(domain.values)
+    for name in domain.names:
+        yield Size(name.text, low, high, name.span)
+
+
+def _ends(values) -> tuple[int | None, int | None]:
+    if isinstance(values, n.Range):
+        return evaluate(values.low, {}), evaluate(values.high, {})
+    if isinstance(values, n.Sequence):
+        known = evaluate(values, {})
+        return min(known), max(known)
+    return None, None
+
+
+def _parameters(domain: n.Domain):
+    values = domain_values(domain.values, {})
+    for name in domain.names:
+        yield Parameter(name.text, values, name.span)
+
+
+def domain_values(values, env) -> tuple | None:
+    """Every value of a range, a list or a function such as `span(8, 256, 8)`."""
+    if values is None:
+        return None
+    if isinstance(values, n.Range):
+        return tuple(range(evaluate(values.low, env), evaluate(values.high, env) + 1))
+    if isinstance(values, n.Sequence):
+        return tuple(item.text if isinstance(item, n.Name) and item.text not in env else evaluate(item, env)
+                     for item in values.items)  # fmt: skip
+    found = evaluate(values, env)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _ports(line: n.Port, side: str):
+    for name in line.names:
+        yield Port(
+            name=name.text,
+            direction="input" if side == "inputs" else "output",
+            shape=line.shape,
+            dtypes=tuple(d.name for d in line.dtypes if not d.like),
+            like=tuple(d.name for d in line.dtypes if d.like),
+            optional="optional" in line.flags,
+            updated="updated" in line.flags,
+            strided="strided" in line.flags,
+            span=name.span,
+        )
+
+
+def _options(line: n.Option):
+    if isinstance(line.values, n.Name) and line.values.text in SCALAR_TYPES:
+        kind, values = "scalar", (line.values.text,)
+    elif isinstance(line.values, n.Name) and line.values.text == "bool":
+        kind, values = "bool", (False, True)
+    else:
+        kind, values = "choice", domain_values(line.values, {})
+    for name in line.names:
+        yield Option(name.text, kind, values, line.default, line.condition, name.span)
+
+
+def _definition(line: n.Definition) -> Definition:
+    return Definition(line.name.text, tuple(p.text for p in line.parameters), line.body, line.span)
+
+
+def _indices(line: n.Index):
+    for name in line.names:
+        yield Index(name.text, line.extent, line.mode or "local", name.span)
+
+
+def _view(line: n.View) -> View:
+    source = line.source
+    return View(
+        line.target.name.text,
+        tuple(i.text for i in line.target.indices if isinstance(i, n.Name)),
+        source.name.text if isinstance(source, n.Reference) else "",
+        source.indices if isinstance(source, n.Reference) else (),
+        line.condition,
+        line.otherwise,
+        line.span,
+    )
+
+
+def _forms(parts, options) -> dict[str, tuple[str, ...]]:
+    forms: dict[str, tuple[str, ...]] = {}
+    pending = [node for part in parts.values() for node in part.nodes]
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, n.Either):
+            if node.name.text not in options:
+                names = tuple(case.name.text for case in node.cases)
+                forms[node.name.text] = tuple(dict.fromkeys((*forms.get(node.name.text, ()), *names)))
+            pending += [inner for case in node.cases for inner in case.nodes]
+    return forms
