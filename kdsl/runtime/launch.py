@@ -1,0 +1,142 @@
+"""A variant made ready to run, and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from kdsl.bundle import manifest as m
+from kdsl.bundle.expression import Expression, parse_number
+from kdsl.bundle.load import Bundle
+from kdsl.runtime.errors import LaunchError
+from kdsl.runtime.frame import Frame
+from kdsl.runtime.launchers import LAUNCHERS
+from kdsl.runtime.tensor import TensorView
+from kdsl.runtime.threads import thread_count
+from kdsl.runtime.workspace import allocate
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A variant whose code is loaded.
+
+    `tensors` has (name, dtype, optional) for every tensor; `sizes` and `scalars` are the names a launch
+    needs.
+    """
+
+    bundle: Bundle
+    variant: m.Variant
+    device: str
+    tensors: tuple[tuple[str, str, bool], ...]
+    sizes: frozenset[str]
+    scalars: frozenset[str]
+    workspaces: tuple[tuple[str, Expression], ...]
+    kernels: tuple[Callable[[Frame], None], ...]
+
+
+def open_variant(bundle: Bundle, variant: m.Variant) -> Program:
+    """Load the code of a variant of `bundle`. Raises LaunchError if a library does not load or lacks its
+    symbol.
+    """
+    ways = [LAUNCHERS[kernel.launch] for kernel in variant.kernels]
+    optional = variant.optional_tensors
+    workspaces = tuple((buffer.name, parse_number(buffer.bytes)) for buffer in variant.workspace)
+    grids = [parse_number(text) for kernel in variant.kernels for text in kernel.grid.values()]
+    arguments = [argument for kernel in variant.kernels for argument in kernel.arguments]
+    names = {argument.name for argument in arguments if isinstance(argument, m.SizeArgument)}
+    return Program(
+        bundle=bundle,
+        variant=variant,
+        device=ways[0].device,
+        tensors=tuple((name, dtype, name in optional) for name, dtype in variant.tensors.items()),
+        sizes=frozenset(names).union(*(size.names for size in (*grids, *(size for _, size in workspaces)))),
+        scalars=frozenset(argument.name for argument in arguments if isinstance(argument, m.ScalarArgument)),
+        workspaces=workspaces,
+        kernels=tuple(
+            way.prepare(bundle.file(kernel.file), kernel)
+            for way, kernel in zip(ways, variant.kernels, strict=True)
+        ),
+    )
+
+
+def launch(
+    program: Program,
+    tensors: Mapping[str, TensorView],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+    given: Mapping[str, bool] | None = None,
+    threads: int | None = None,
+) -> None:
+    """Run all kernels of a variant in order and wait for them.
+
+    `tensors` has the tensors that are given, inputs and outputs alike; `given`, if passed, has to say the
+    same of the optional ones. `threads` defaults to KDSL_THREADS, else the CPUs of this process. The shapes
+    are the caller's word: a kernel reads what `sizes` and the strides say. Raises LaunchError,
+    ExpressionError.
+    """
+    _check(program, tensors, sizes, scalars, given)
+    memory = {name: allocate(_bytes(program, name, size, sizes)) for name, size in program.workspaces}
+    frame = Frame(
+        tensors,
+        sizes,
+        scalars,
+        {name: workspace.address for name, workspace in memory.items()},
+        thread_count() if threads is None else threads,
+    )
+    for kernel in program.kernels:
+        kernel(frame)
+
+
+def _bytes(program: Program, name: str, size: Expression, sizes: Mapping[str, int]) -> int:
+    value = size.evaluate(sizes)
+    if value < 0:
+        raise LaunchError(
+            program.variant.id,
+            f"workspace {name}",
+            f"{value} bytes",
+            "0 or more",
+            "check the sizes of the call",
+        )
+    return value
+
+
+def _check(
+    program: Program,
+    tensors: Mapping[str, TensorView],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+    given: Mapping[str, bool] | None,
+) -> None:
+    seen = 0
+    for name, dtype, optional in program.tensors:
+        view = tensors.get(name)
+        if view is None:
+            if not optional or name in tensors:
+                raise LaunchError(program.variant.id, name, "no tensor", f"a {dtype} tensor", "give it")
+        else:
+            seen += 1
+            if view.dtype != dtype:
+                raise LaunchError(
+                    program.variant.id, name, view.dtype, dtype, "convert it or pick another variant"
+                )
+            if view.device.partition(":")[0] != program.device:
+                raise LaunchError(
+                    program.variant.id, name, f"device {view.device}", program.device, "move it there"
+                )
+        if optional and given is not None and bool(given.get(name)) != (view is not None):
+            raise LaunchError(
+                program.variant.id,
+                name,
+                f"the flag given = {given.get(name)} and {'a' if view is not None else 'no'} tensor",
+                "a flag that says whether the tensor is there",
+                "pass both or neither",
+            )
+    if seen < len(tensors):
+        known = {name for name, _, _ in program.tensors}
+        extra = ", ".join(name for name in tensors if name not in known)
+        raise LaunchError(program.variant.id, extra, "a tensor", "none of this name", "leave it out")
+    for what, needed, have in (("size", program.sizes, sizes), ("scalar", program.scalars, scalars)):
+        if not needed <= have.keys():
+            missing = ", ".join(sorted(needed - have.keys()))
+            raise LaunchError(program.variant.id, missing, f"no {what}", f"a {what} of this name", "give it")

@@ -1,0 +1,147 @@
+"""A call as the choice of a variant sees it, and whether a variant takes it. A refusal is text, not an
+exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from kdsl.bundle.errors import ExpressionError
+from kdsl.bundle.expression import Expression
+from kdsl.bundle.machine import Machine, shortfall
+from kdsl.bundle.manifest import Variant
+from kdsl.runtime.errors import ArgumentTypeError
+from kdsl.runtime.tensor import TensorView
+
+
+def _mapping() -> Any:
+    return attrs.field(converter=lambda mapping: MappingProxyType(dict(mapping)), hash=False)
+
+
+@attrs.frozen
+class CallRequest:
+    """What a variant has to fit.
+
+    `dtypes` has every tensor that is given or asked for, outputs too; `options` the static options by name;
+    `sizes` all sizes of the call; `given` the optional tensors with whether they are there. Raises
+    ArgumentTypeError if the initial and the final state differ in dtype.
+    """
+
+    operator: str
+    target: str
+    dtypes: Mapping[str, str] = _mapping()
+    options: Mapping[str, str | bool] = _mapping()
+    sizes: Mapping[str, int] = _mapping()
+    given: Mapping[str, bool] = _mapping()
+
+    def __attrs_post_init__(self) -> None:
+        initial, final = self.dtypes.get("initial_state"), self.dtypes.get("final_state")
+        if None not in (initial, final) and initial != final:
+            raise ArgumentTypeError(
+                "final_state",
+                f"final_state as {final} with initial_state as {initial}",
+                "one dtype for both",
+                f"ask for the final state as {initial}, or convert initial_state to {final}",
+            )
+
+    def __str__(self) -> str:
+        parts = [f"{name} {dtype}" for name, dtype in self.dtypes.items()]
+        parts += [f"{name}={value}" for name, value in self.options.items()]
+        parts += [f"{name} = {value}" for name, value in self.sizes.items()]
+        return f"{self.operator} on {self.target} ({', '.join(parts)})"
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A checked call: what CallRequest says, and the tensors and scalars themselves."""
+
+    operator: str
+    target: str
+    tensors: Mapping[str, TensorView]
+    options: Mapping[str, str | bool]
+    sizes: Mapping[str, int]
+    scalars: Mapping[str, float]
+    given: Mapping[str, bool]
+
+    @property
+    def static_key(self) -> tuple[Any, ...]:
+        """Equal for calls that differ only in what `dynamic_refusal` looks at."""
+        sizes = self.sizes
+        return (
+            self.operator,
+            self.target,
+            sizes["K"],
+            sizes["V"],
+            tuple(self.options.values()),
+            tuple([(name, view.dtype) for name, view in self.tensors.items()]),
+        )
+
+    def request(self) -> CallRequest:
+        """The request that describes this call."""
+        dtypes = {name: view.dtype for name, view in self.tensors.items()}
+        return CallRequest(self.operator, self.target, dtypes, self.options, self.sizes, self.given)
+
+
+def static_refusal(operator: str, variant: Variant, request: CallRequest, here: Machine) -> str:
+    """Why a variant of a bundle for `operator` cannot take calls like `request` on the machine `here`, or
+    "".
+    """
+    if operator != request.operator:
+        return f"the call is {request.operator}, the bundle has {operator}"
+    if variant.target != request.target:
+        return f"the call runs on {request.target}, the variant on {variant.target}"
+    if reason := shortfall(variant.machine, here):
+        return reason
+    failed = [verdict.clause for verdict in variant.verdicts if verdict.verdict == "fails"]
+    if failed:
+        return f"its contract fails: {'; '.join(failed)}"
+    return _option_refusal(variant, request) or _tensor_refusal(variant, request)
+
+
+def _option_refusal(variant: Variant, request: CallRequest) -> str:
+    for name, value in request.options.items():
+        if name not in variant.options:
+            return f"{name} is {value!r}, the variant does not say for which {name} it was built"
+        if variant.options[name] != value:
+            return f"{name} is {value!r}, the variant was built for {variant.options[name]!r}"
+    for name, value in variant.options.items():
+        if name not in request.options:
+            return f"the variant was built for {name} = {value!r}, which {request.operator} does not have"
+    return ""
+
+
+def _tensor_refusal(variant: Variant, request: CallRequest) -> str:
+    tensors, optional = variant.tensors, variant.optional_tensors
+    for name, dtype in request.dtypes.items():
+        if name not in tensors:
+            return f"{name} is given, the variant takes none"
+        if tensors[name] != dtype:
+            return f"{name} is {dtype}, the variant was built for {tensors[name]}"
+    for name in tensors:
+        if name not in request.dtypes and name not in optional:
+            return f"{name} is not given, the variant needs it"
+    return ""
+
+
+def dynamic_refusal(
+    variant: Variant, claims: tuple[tuple[Expression, str], ...], sizes: Mapping[str, int]
+) -> str:
+    """Why a variant cannot take these sizes, or "". `claims` are its requirements, parsed, each with its
+    remedy.
+    """
+    for name, built in variant.sizes.items():
+        if sizes.get(name) != built:
+            return f"{name} = {sizes.get(name, 'nothing')}, the variant was built for {name} = {built}"
+    for claim, otherwise in claims:
+        try:
+            holds = claim.evaluate(sizes)
+        except ExpressionError as failure:
+            return f"requirement that cannot be decided: {failure}"
+        if not holds:
+            found = ", ".join(f"{name} = {sizes[name]}" for name in sorted(claim.names))
+            return f"{found}, the variant needs {claim.text}: {otherwise}"
+    return ""
