@@ -1,0 +1,230 @@
+"""The operator's expressions as TIR. All arithmetic on values is float32; storage types are casts at the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, evolve, field
+
+from kdsl.check.evaluate import decide
+from kdsl.check.graph import strip
+from kdsl.check.model import View
+from kdsl.lower.tir.function import Signature
+from kdsl.lower.tvm import BufferLoad, op, tirx
+from kdsl.syntax import nodes as n
+
+FLOAT = "float32"
+
+
+def constant(value, dtype: str):
+    return tirx.const(value, dtype)
+
+
+def softplus(x):
+    """log(1 + exp(x)), from the side that cannot overflow."""
+    zero = constant(0.0, FLOAT)
+    return op.max(x, zero) + op.log1p(op.exp(-op.abs(x)))
+
+
+def sigmoid(x):
+    return constant(1.0, FLOAT) / (constant(1.0, FLOAT) + op.exp(-x))
+
+
+UNARY = {
+    "exp": op.exp, "exp2": op.exp2, "log": op.log, "log1p": op.log1p, "sqrt": op.sqrt, "tanh": op.tanh,
+    "rsqrt": lambda x: constant(1.0, FLOAT) / op.sqrt(x), "sigmoid": sigmoid, "softplus": softplus,
+}  # fmt: skip
+COMPARE = {
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+}  # fmt: skip
+
+
+def is_number(value) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def is_float(value) -> bool:
+    return isinstance(value, float) if is_number(value) else str(value.ty.dtype).startswith("float")
+
+
+def as_float(value):
+    """A float32 TIR value."""
+    if is_number(value):
+        return constant(float(value), FLOAT)
+    return value if str(value.ty.dtype) == FLOAT else value.astype(FLOAT)
+
+
+def as_index(value):
+    """An int64 TIR value: addresses outside the kernel's own tensors."""
+    if is_number(value):
+        return constant(int(value), "int64")
+    return value if str(value.ty.dtype) == "int64" else value.astype("int64")
+
+
+@define
+class Scope:
+    """What names mean at one place: indices as TIR variables, everything else through the signature."""
+
+    signature: Signature
+    buffers: Mapping[str, object]
+    indices: Mapping[str, object]
+    renamed: Mapping[str, str] = field(factory=dict)
+    own: str | None = None  # the tensor of a scan, whose earlier elements its stage reads
+    loads: list = field(factory=list)  # every buffer element read, in order
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return self.signature.plan.settings
+
+    def with_indices(self, indices: Mapping[str, object]) -> Scope:
+        """The same scope with other index variables; its loads go to the same list."""
+        return evolve(self, indices=indices, loads=self.loads)
+
+    # ---- values ----
+    def value(self, expr: n.Expr):
+        """A TIR expression, or a Python number where the value is static."""
+        static = decide(expr, self.settings) if not isinstance(expr, n.Name) else None
+        if is_number(static):
+            return static
+        return _TRANSLATE[type(expr)](self, expr)
+
+    def name(self, e: n.Name):
+        if e.text in self.indices:
+            return self.indices[e.text]
+        if e.text in self.settings:
+            return self.settings[e.text]
+        option = self.signature.plan.operator.options.get(e.text)
+        if option is not None and option.kind == "scalar":
+            return self.signature.scalar(e.text)
+        return self.signature.size(e.text)
+
+    def binary(self, e: n.Binary):
+        left, right = self.value(e.left), self.value(e.right)
+        if e.operator == "**":
+            return self._power(left, right)
+        if is_float(left) or is_float(right):
+            left, right = as_float(left), as_float(right)
+            return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
+                    "/": lambda: left / right}[e.operator]()  # fmt: skip
+        # indices are never negative where the language divides them, so truncation is the floor
+        return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
+                "/": lambda: tirx.truncdiv(left, right), "%": lambda: tirx.truncmod(left, right)}[e.operator]()  # fmt: skip
+
+    def _power(self, base, exponent):
+        base = as_float(base)
+        if isinstance(exponent, int) and 1 <= exponent <= 8:
+            result = base
+            for _ in range(exponent - 1):
+                result = result * base
+            return result
+        return op.pow(base, as_float(exponent))
+
+    def signed(self, e: n.Signed):
+        value = self.value(e.operand)
+        return -value if e.sign == "-" else value
+
+    def comparison(self, e: n.Comparison):
+        left, right = self.value(e.left), self.value(e.right)
+        if is_float(left) or is_float(right):
+            left, right = as_float(left), as_float(right)
+        return COMPARE[e.operator](left, right)
+
+    def logical(self, e: n.Logical):
+        """Static sides decide or drop out."""
+        sides = [self.value(side) for side in (e.left, e.right)]
+        settles = e.operator == "or"
+        left = [side for side in sides if not is_number(side)]
+        if any(is_number(side) and bool(side) == settles for side in sides):
+            return settles
+        if len(left) < 2:
+            return left[0] if left else not settles
+        return tirx.any(*left) if settles else tirx.all(*left)
+
+    def negation(self, e: n.Not):
+        value = self.value(e.operand)
+        return (not value) if is_number(value) else tirx.Not(value)
+
+    def conditional(self, e: n.Conditional):
+        condition = self.value(e.condition)
+        if is_number(condition):
+            return self.value(e.then if condition else e.otherwise)
+        then, otherwise = self.value(e.then), self.value(e.otherwise)
+        if is_float(then) or is_float(otherwise):
+            then, otherwise = as_float(then), as_float(otherwise)
+        else:
+            then, otherwise = as_index(then), as_index(otherwise)
+        return op.if_then_else(condition, then, otherwise)
+
+    def call(self, e: n.Call):
+        function = e.function.text
+        if function == "given":
+            return self.signature.flag(e.arguments[0].text) != 0
+        definition = self.signature.plan.operator.definitions.get(function)
+        if definition is not None:
+            actual = dict(zip(definition.parameters, (self.value(a) for a in e.arguments)))
+            return self.with_indices({**self.indices, **actual}).value(definition.body)
+        arguments = [self.value(a) for a in e.arguments]
+        if function in ("min", "max"):
+            return self._extreme(function, arguments)
+        if function == "abs":
+            return op.abs(as_float(arguments[0]))
+        return UNARY[function](as_float(arguments[0]))
+
+    def _extreme(self, function: str, arguments):
+        convert = as_float if any(is_float(a) for a in arguments) else as_index
+        result, *others = (convert(a) for a in arguments)
+        for other in others:
+            result = getattr(op, function)(result, other)
+        return result
+
+    # ---- tensors ----
+    def reference(self, e: n.Reference):
+        name = e.name.text
+        operator = self.signature.plan.operator
+        if name in operator.ports:
+            return self.port(name, [self.value(i) for i in e.indices])
+        if name in operator.views:
+            return self.view(operator.views[name], [self.value(i) for i in e.indices])
+        return self.tensor(name, e.indices)
+
+    def port(self, name: str, indices):
+        value = self.load(self.signature.port(name), [as_index(i) for i in indices])
+        return as_float(value) if is_float(value) else value
+
+    def view(self, view: View, indices):
+        """A window of a port: its value where the condition holds, else what the operator says."""
+        inside = self.with_indices({**self.indices, **dict(zip(view.indices, indices))})
+        condition = inside.value(view.condition) if view.condition is not None else True
+        loaded = inside.port(view.port, [inside.value(i) for i in view.port_indices])
+        if is_number(condition):
+            return loaded if condition else as_float(inside.value(view.otherwise))
+        return op.if_then_else(condition, loaded, as_float(inside.value(view.otherwise)))
+
+    def tensor(self, name: str, indices: tuple[n.Expr, ...]):
+        values = [self.value(i) for i in indices] or [0]
+        buffer = self.buffers[self.renamed.get(name, name)]
+        if name != self.own:
+            return as_float(self.load(buffer, values))
+        guards = [v >= 0 for v, i in zip(values, indices) if isinstance(strip(i), n.Binary) and not is_number(v)]
+        loaded = as_float(self.load(buffer, values))
+        return op.if_then_else(tirx.all(*guards), loaded, constant(0.0, FLOAT)) if guards else loaded
+
+    def load(self, buffer, indices):
+        self.loads.append((buffer, indices))
+        return BufferLoad(buffer, indices)
+
+
+_TRANSLATE = {
+    n.Number: lambda s, e: e.value,
+    n.Name: Scope.name,
+    n.Group: lambda s, e: s.value(e.inner),
+    n.Binary: Scope.binary,
+    n.Signed: Scope.signed,
+    n.Comparison: Scope.comparison,
+    n.Logical: Scope.logical,
+    n.Not: Scope.negation,
+    n.Conditional: Scope.conditional,
+    n.Call: Scope.call,
+    n.Reference: Scope.reference,
+}

@@ -1,0 +1,132 @@
+"""What a kernel's function takes: ports, workspaces, strides, sizes, flags and scalars, each made when first used."""
+
+from __future__ import annotations
+
+from attrs import define, field, frozen
+
+from kdsl.check.evaluate import Undecided, evaluate
+from kdsl.lower.tvm import Var, decl_buffer
+from kdsl.plan.model import KernelPlan, Plan, Tensor
+from kdsl.syntax import nodes as n
+
+TVM_DTYPE = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "i32": "int32", "i64": "int64"}
+
+
+@frozen
+class Argument:
+    """One argument of the compiled function, as the bundle's manifest names it."""
+
+    kind: str  # tensor, workspace, stride, size, given, scalar, grid_begin, grid_end
+    name: str
+    dtype: str = ""
+    axis: int = -1
+
+    @property
+    def record(self) -> dict:
+        if self.kind in ("grid_begin", "grid_end"):
+            return {"kind": self.kind}
+        if self.kind == "stride":
+            return {"kind": "stride", "tensor": self.name, "axis": self.axis}
+        found = {"kind": self.kind, "name": self.name}
+        if self.kind in ("tensor", "scalar"):
+            found["dtype"] = self.dtype
+        return found
+
+
+@define
+class Signature:
+    """The arguments of one kernel, growing while its body is built."""
+
+    plan: Plan
+    kernel: KernelPlan
+    ports: dict[tuple[str, bool], object] = field(factory=dict)
+    workspaces: dict[str, object] = field(factory=dict)
+    strides: dict[tuple[str, int], object] = field(factory=dict)
+    sizes: dict[str, object] = field(factory=dict)
+    given: dict[str, object] = field(factory=dict)
+    scalars: dict[str, object] = field(factory=dict)
+
+    def size(self, name: str):
+        """A constant where the specialization fixes it, else an int64 argument."""
+        if name in self.plan.settings:
+            return self.plan.settings[name]
+        if name not in self.sizes:
+            self.sizes[name] = Var(name, "int64")
+        return self.sizes[name]
+
+    def flag(self, name: str):
+        """Whether an optional port was given: int32, 0 or 1."""
+        if name not in self.given:
+            self.given[name] = Var(f"{name}_given", "int32")
+        return self.given[name]
+
+    def scalar(self, name: str):
+        if name not in self.scalars:
+            self.scalars[name] = Var(name, "float32")
+        return self.scalars[name]
+
+    def port(self, name: str, written: bool = False):
+        """The buffer of an input or output in its dtype of this specialization.
+
+        A port that is updated in place is two buffers over one memory: what is read, and what is written. TVM's
+        schedules need a task to read nothing that it writes, and a slot belongs to one task.
+        """
+        port = self.plan.operator.ports[name]
+        key = (name, written and port.updated)
+        if key not in self.ports:
+            shape = [self.extent(expr) for expr in port.shape]
+            strides = [self.stride(name, axis) for axis in range(len(shape))] if port.strided else None
+            dtype = TVM_DTYPE[self.plan.specialization.dtypes[name]]
+            label = f"{name}_updated" if key[1] else name
+            self.ports[key] = decl_buffer(shape, dtype, label, strides=strides, layout=None)
+        return self.ports[key]
+
+    def regions(self) -> tuple[list, list]:
+        """Buffers of ports used so far: those read, those written."""
+        ports = self.plan.operator.ports
+        reads = [b for (name, updated), b in self.ports.items() if ports[name].direction == "input" and not updated]
+        writes = [b for (name, updated), b in self.ports.items() if ports[name].direction == "output" or updated]
+        return reads, writes
+
+    def stride(self, name: str, axis: int):
+        if (name, axis) not in self.strides:
+            self.strides[name, axis] = Var(f"{name}_stride{axis}", "int64")
+        return self.strides[name, axis]
+
+    def extent(self, expr: n.Expr):
+        """A dimension of a port: sizes with integer arithmetic."""
+        try:
+            return evaluate(expr, self.plan.settings)
+        except Undecided:
+            pass
+        if isinstance(expr, n.Group):
+            return self.extent(expr.inner)
+        if isinstance(expr, n.Name):
+            return self.size(expr.text)
+        left, right = self.extent(expr.left), self.extent(expr.right)
+        return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right}[expr.operator]()
+
+    def parameters(self) -> tuple[list, list[Argument]]:
+        """TVM's parameters and their descriptions, in the order of the compiled function."""
+        plan = self.plan
+        params, arguments = [], []
+        order = {name: position for position, name in enumerate(plan.operator.ports)}
+        for name, updated in sorted(self.ports, key=lambda key: (order[key[0]], key[1])):
+            params.append(self.ports[name, updated])
+            arguments.append(Argument("tensor", name, plan.specialization.dtypes[name]))
+        for name, buffer in self.workspaces.items():
+            params.append(buffer)
+            arguments.append(Argument("workspace", name))
+        for (name, axis), var in self.strides.items():
+            params.append(var)
+            arguments.append(Argument("stride", name, axis=axis))
+        for kind, found in (("size", self.sizes), ("given", self.given), ("scalar", self.scalars)):
+            for name, var in found.items():
+                params.append(var)
+                arguments.append(Argument(kind, name, "f32" if kind == "scalar" else ""))
+        return params, arguments
+
+
+def local_buffer(tensor: Tensor):
+    """A tensor of the kernel itself; a scalar is one element."""
+    return decl_buffer(tensor.shape or (1,), TVM_DTYPE[tensor.dtype], tensor.name, layout=None)

@@ -1,0 +1,79 @@
+"""TVM under the names the lowering uses: the one module that names TVM's modules and knows their traps."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from attrs import frozen
+
+PINS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
+INSTALL = "pip install 'kdsl[compile]'"
+
+
+@frozen
+class TvmMissing(Exception):
+    """TVM is not installed, or in a version that is known not to work."""
+
+    found: str
+    needed: str
+
+    def __str__(self) -> str:
+        return f"lowering needs {self.needed}, found {self.found}: {INSTALL}"
+
+
+def check_versions() -> None:
+    for package, pin in PINS.items():
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            raise TvmMissing("none", f"{package}=={pin}") from None
+        if found != pin:
+            raise TvmMissing(f"{package} {found}", f"{package}=={pin}")
+
+
+@contextmanager
+def _without_torch():
+    """tvm_ffi imports torch when it can, which costs a second and which lowering has no use for."""
+    hide = "torch" not in sys.modules
+    if hide:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hide:
+            del sys.modules["torch"]
+
+
+check_versions()
+with _without_torch():
+    import tvm
+    import tvm.s_tir.transform as s_transform
+    import tvm.tirx.transform as t_transform
+    from tvm import s_tir, tirx
+    from tvm.ir import PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
+    from tvm.s_tir import SBlock, SBlockRealize, Schedule
+    from tvm.s_tir.schedule import ScheduleError, Trace
+    from tvm.target import Target as TvmTarget
+    from tvm.tirx import (
+        BufferLoad,
+        BufferStore,
+        DeclBuffer,
+        Evaluate,
+        For,
+        ForKind,
+        IterVar,
+        PrimFunc,
+        SeqStmt,
+        Var,
+        decl_buffer,
+        op,
+    )
+
+__all__ = [
+    "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
+    "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "Trace", "TvmMissing",
+    "TvmTarget", "Var", "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir",
+    "s_transform", "save_json", "t_transform", "tirx", "tvm",
+]  # fmt: skip

@@ -1,0 +1,58 @@
+"""Where every tensor of a kernel lives, and the rounded copies that views ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kdsl.check.evaluate import evaluate
+from kdsl.check.model import Graph, Home, Kernel, Operator
+from kdsl.plan.model import Decision, Tensor
+from kdsl.plan.pins import Pins
+
+DEFAULT_MEMORY = {"cpu": "stack", "cuda": "registers"}
+
+
+def extents(operator: Operator, settings: Mapping[str, object]) -> dict[str, int]:
+    """The extent of every index that shapes tensors."""
+    return {
+        name: evaluate(index.extent, settings) for name, index in operator.indices.items() if index.mode == "local"
+    }
+
+
+def tensor_indices(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Every tensor that the graph makes, with its indices."""
+    found = {carry.tensor: carry.indices for carry in graph.carries}
+    found.update({stage.tensor: stage.indices for stage in graph.stages})
+    return found
+
+
+def place(
+    operator: Operator, graph: Graph, kernel: Kernel, family: str, settings: Mapping[str, object], pins: Pins
+) -> tuple[dict[str, Tensor], list[Decision]]:
+    """The home of every tensor that the kernel makes; what the rule leaves out is decided here."""
+    sizes = extents(operator, settings)
+    carried = {carry.tensor: carry for carry in graph.carries}
+    tensors: dict[str, Tensor] = {}
+    decisions: list[Decision] = []
+    for name, indices in tensor_indices(graph).items():
+        if name in operator.views:
+            continue
+        home = kernel.homes.get(name)
+        dtype, memory = _home(name, home, family, pins, decisions)
+        span = home.span if home is not None else kernel.span
+        scope = "call" if memory == "workspace" else "carried" if name in carried else "step"
+        tensors[name] = Tensor(name, indices, tuple(sizes[i] for i in indices), dtype, memory, scope, span)
+    return tensors, decisions
+
+
+def _home(name: str, home: Home | None, family: str, pins: Pins, decisions: list[Decision]) -> tuple[str, str]:
+    pinned = pins.names(name, "home")
+    if home is not None:
+        return home.dtype or "f32", home.memory
+    dtype, memory = pinned if pinned is not None and len(pinned) == 2 else ("f32", DEFAULT_MEMORY[family])
+    decisions.append(Decision(name, "home", (dtype, memory), "the rule does not place it"))
+    return dtype, memory
+
+
+def rounded_name(tensor: str, home: Home) -> str:
+    return f"{tensor}_for_{home.readers[0]}"

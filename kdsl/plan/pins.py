@@ -1,0 +1,52 @@
+"""`pin` lines: what the author decided in the compiler's place."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from kdsl.check.model import Kernel
+from kdsl.plan.refusal import PlanRefused
+from kdsl.syntax import nodes as n
+
+
+@define
+class Pins:
+    """The pins of one kernel; every value must be asked for, or it is refused as meaning nothing."""
+
+    kernel: Kernel
+    values: dict[tuple[str, str], n.PinValue] = field(factory=dict)
+    orders: tuple[n.PinOrder, ...] = ()
+    used: set[tuple[str, str]] = field(factory=set)
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Pins:
+        values = {}
+        for pin in kernel.pins:
+            if isinstance(pin, n.PinValue):
+                subject, _, key = pin.name.text.rpartition(".")
+                if (subject, key) in values:
+                    raise PlanRefused("E130", f"`{pin.name.text}` is pinned twice", pin.span)
+                values[subject, key] = pin
+        return cls(kernel, values, tuple(pin for pin in kernel.pins if isinstance(pin, n.PinOrder)))
+
+    def names(self, subject: str, key: str) -> tuple[str, ...] | None:
+        """The pinned names, or None."""
+        pin = self.values.get((subject, key))
+        if pin is None:
+            return None
+        self.used.add((subject, key))
+        names = tuple(value.text for value in pin.values if isinstance(value, n.Name))
+        if len(names) != len(pin.values):
+            raise PlanRefused("E131", f"`{pin.name.text}` takes names", pin.span)
+        return names
+
+    def span(self, subject: str, key: str):
+        return self.values[subject, key].span
+
+    def refuse_unused(self) -> None:
+        for key, pin in self.values.items():
+            if key not in self.used:
+                raise PlanRefused(
+                    "E132", f"`pin {pin.name.text}` names no decision of kernel `{self.kernel.name}`", pin.span,
+                    help=("`kdsl lower RULE --emit decisions` lists the decisions that can be pinned",),
+                )  # fmt: skip

@@ -1,0 +1,80 @@
+"""The sblocks of a kernel: its graph stages, and the loads, roundings, commits and stores around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage
+from kdsl.plan.homes import extents, rounded_name
+from kdsl.plan.model import Loop, PlannedStage, Tensor
+from kdsl.syntax import nodes as n
+
+
+@frozen
+class KernelStages:
+    prologue: tuple[PlannedStage, ...]
+    body: tuple[PlannedStage, ...]  # in the operator's order: `order.ordered` comes next
+    commits: tuple[PlannedStage, ...]
+    epilogue: tuple[PlannedStage, ...]
+    copies: tuple[Tensor, ...]
+
+
+def kernel_stages(
+    operator: Operator, graph: Graph, kernel: Kernel, tensors: Mapping[str, Tensor], settings: Mapping[str, object]
+) -> KernelStages:
+    sizes = extents(operator, settings)
+    prologue, body, commits, epilogue, copies = [], [], [], [], []
+    renamed: dict[str, dict[str, str]] = {}
+    for tensor, views in kernel.views.items():
+        if tensor not in tensors:
+            continue
+        for home in views:
+            copy = _copy(tensors[tensor], home)
+            copies.append(copy)
+            body.append(_copying("round", f"{tensor}_round_{home.readers[0]}", copy.name, tensor, copy.indices, sizes, home.span))
+            for reader in home.readers:
+                renamed.setdefault(reader, {})[tensor] = copy.name
+    for carry in graph.carries:
+        prologue.append(_load(carry, sizes))
+        commits.append(_copying("commit", f"{carry.tensor}_commit", carry.tensor, carry.next, carry.indices, sizes, carry.span))
+        if carry.end is not None:
+            epilogue.append(
+                _copying("store", f"{carry.tensor}_store", carry.end.tensor, carry.tensor, carry.indices, sizes, carry.span)
+            )
+    for stage in graph.stages:
+        body.append(_computing(stage, sizes, renamed.get(stage.name, {})))
+    return KernelStages(tuple(prologue), tuple(body), tuple(commits), tuple(epilogue), tuple(copies))
+
+
+def _copy(tensor: Tensor, home: Home) -> Tensor:
+    return Tensor(
+        rounded_name(tensor.name, home), tensor.indices, tensor.shape, home.dtype or tensor.dtype, home.memory, "step",
+        home.span,
+    )  # fmt: skip
+
+
+def _loops(indices: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[Loop, ...]:
+    return tuple(Loop(index, sizes[index], "spatial") for index in indices)
+
+
+def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str]) -> PlannedStage:
+    loops = tuple(
+        Loop(index, sizes[index], "scan" if index == stage.scan else "spatial") for index in stage.indices
+    )
+    if stage.reduction is not None:
+        loops += tuple(Loop(b.name.text, sizes[b.name.text], "reduce", b.bound) for b in stage.reduction.binders)
+    return PlannedStage(stage.name, "compute", stage.tensor, stage.indices, loops, stage, None, dict(renamed), stage.span)
+
+
+def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:
+    read = Read(source, tuple(n.Name(span, i) for i in indices), span)
+    return PlannedStage(name, kind, target, indices, _loops(indices, sizes), None, read, {}, span)
+
+
+def _load(carry: Carry, sizes: Mapping[str, int]) -> PlannedStage:
+    return PlannedStage(
+        f"{carry.tensor}_load", "load", carry.tensor, carry.indices, _loops(carry.indices, sizes), None, carry.start,
+        {}, carry.span,
+    )  # fmt: skip

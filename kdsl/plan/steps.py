@@ -1,0 +1,85 @@
+"""Schedule steps as data: what will be done to the operator's TIR, on whose account.
+
+Each class is one primitive of `tvm.s_tir.Schedule`; `kdsl/lower/stir/primitives.py` says how to perform it. Loops
+are named: a stage's loops carry the names of its indices, and a split adds `e.outer`, `e.inner`.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from kdsl.source.span import Span
+
+
+@frozen
+class Step:
+    """`sblock` is the block it works on; `span` the line of the rule or operator behind it; `why` a short reason."""
+
+    sblock: str
+    span: Span = field(repr=False, eq=False)
+    why: str = field(repr=False, eq=False)
+
+    @property
+    def words(self) -> str:
+        """The step in words, for listings and errors."""
+        parts = [
+            f"{a.name}={getattr(self, a.name)!r}"
+            for a in self.__attrs_attrs__
+            if a.name not in ("sblock", "span", "why")
+        ]
+        return f"{type(self).__name__.lower()} {self.sblock} {' '.join(parts)}".rstrip()
+
+
+@frozen
+class Fuse(Step):
+    loops: tuple[str, ...]
+    name: str
+
+
+@frozen
+class Split(Step):
+    """`factors` from the outside in; at most one is None and is inferred."""
+
+    loop: str
+    factors: tuple[int | None, ...]
+    names: tuple[str, ...]
+
+
+@frozen
+class Reorder(Step):
+    loops: tuple[str, ...]
+
+
+@frozen
+class Parallel(Step):
+    loop: str
+
+
+@frozen
+class Vectorize(Step):
+    loop: str
+
+
+@frozen
+class Unroll(Step):
+    loop: str
+
+
+@frozen
+class Bind(Step):
+    loop: str
+    thread: str
+
+
+@frozen
+class Decompose(Step):
+    """Separate the initial value from the accumulation, at this loop."""
+
+    loop: str
+
+
+@frozen
+class SetScope(Step):
+    """The tensor that the block writes lives in this TVM storage scope."""
+
+    scope: str
