@@ -43,7 +43,8 @@ class Comparison:
     @property
     def accepted(self) -> bool:
         """Finite, and both limits met; a value exactly on its limit is within it. NaN meets no limit."""
-        return self.finite and self.reference_finite and self.rms_ratio <= self.rms_limit and self.worst_share <= 1
+        within = self.rms_ratio <= self.rms_limit and self.worst_share <= 1
+        return self.finite and self.reference_finite and within
 
     def explain(self) -> str:
         """One or two sentences with the numbers found and needed."""
@@ -55,9 +56,9 @@ class Comparison:
             return f"{self.name} is rejected: it is not finite at {list(self.worst_index)}."
         verdict = "accepted" if self.accepted else "rejected"
         return (
-            f"{self.name} is {verdict}: its rms error is {self.rms_ratio:.3g} of the reference's rms, at most "
-            f"{self.rms_limit:g} is allowed. The worst element, at {list(self.worst_index)}, is off by "
-            f"{self.worst_error:.3g} where {self.worst_limit:.3g} is allowed ({self.worst_share:.3g} of its limit)."
+            f"{self.name} is {verdict}: its rms error is {self.rms_ratio:.4g} of the reference's rms, "
+            f"at most {self.rms_limit:g} is allowed. The worst element, {list(self.worst_index)}, is off by "
+            f"{self.worst_error:.4g}, at most {self.worst_limit:.4g} allowed: {self.worst_share:.4g} of it."
         )
 
 

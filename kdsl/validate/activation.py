@@ -81,7 +81,7 @@ def write_strength(beta: np.ndarray, beta_sigmoid: bool, allow_neg_eigval: bool)
     has its range.
     """
     if allow_neg_eigval and not beta_sigmoid:
-        raise OptionError("allow_neg_eigval", "it doubles sigmoid(beta), so it needs the beta sigmoid in the kernel")
+        raise OptionError("allow_neg_eigval", "it doubles sigmoid(beta), which needs the beta sigmoid")
     if not beta_sigmoid:
         return beta
     return sigmoid(beta) * beta.dtype.type(2 if allow_neg_eigval else 1)

@@ -23,8 +23,10 @@ MAX_DECODE_TOKENS = 8
 
 @dataclass(frozen=True)
 class Operands:
-    """What one step reads, in float64, heads already spread to HV: q, k, decay [B, T, HV, K]; v [B, T, HV, V];
-    beta [B, T, HV]. q carries the scale, decay is exp(log decay)."""
+    """What one step reads, in float64, heads already spread to HV.
+
+    q, k, decay [B, T, HV, K]; v [B, T, HV, V]; beta [B, T, HV]. q carries the scale; decay is exp(log decay).
+    """
 
     q: np.ndarray
     k: np.ndarray
@@ -61,8 +63,11 @@ def chunk_forward(
     An empty sequence's final state is its initial state, or zeros. Inputs are never written.
     Raises ArrayError, MissingArrayError or OptionError, each naming the argument.
     """
-    operands = _operands(q, k, v, g, beta, scale, A_log, dt_bias, gate, lower_bound, use_qk_l2norm,
-                         beta_sigmoid, allow_neg_eigval)  # fmt: skip
+    operands = _operands(
+        q, k, v, g, beta, scale=scale, use_qk_l2norm=use_qk_l2norm,
+        gate={"gate": gate, "A_log": A_log, "dt_bias": dt_bias, "lower_bound": lower_bound},
+        strength={"beta_sigmoid": beta_sigmoid, "allow_neg_eigval": allow_neg_eigval},
+    )  # fmt: skip
     batch, tokens, heads, channels = operands.q.shape
     spans = sequence_spans(batch, tokens, cu_seqlens)
     shape = (len(spans), heads, channels, operands.v.shape[-1])
@@ -110,16 +115,17 @@ def decode(
     `slot_zero_is_real`. Raises ArrayError for indices outside the pool, accepted counts outside 1..T, and
     a slot that one row writes while another reads or writes it, because the result would hang on the order.
     """
-    operands = _operands(q, k, v, g, beta, scale, A_log, dt_bias, gate, lower_bound, use_qk_l2norm,
-                         beta_sigmoid, allow_neg_eigval)  # fmt: skip
+    operands = _operands(
+        q, k, v, g, beta, scale=scale, use_qk_l2norm=use_qk_l2norm,
+        gate={"gate": gate, "A_log": A_log, "dt_bias": dt_bias, "lower_bound": lower_bound},
+        strength={"beta_sigmoid": beta_sigmoid, "allow_neg_eigval": allow_neg_eigval},
+    )  # fmt: skip
     rows, tokens, heads, channels = operands.q.shape
-    if not 1 <= tokens <= MAX_DECODE_TOKENS:
-        raise ArrayError("q", f"{tokens} tokens per row", f"1 to {MAX_DECODE_TOKENS}")
-    if pool is None:
-        raise MissingArrayError("pool", "the decode operator")
-    shape = (np.shape(pool)[0] if np.ndim(pool) else 0, heads, channels, operands.v.shape[-1])
+    shape = (_slot_count(pool, tokens), heads, channels, operands.v.shape[-1])
     states = _states("pool", pool, shape, state_v_first)
-    sources, targets = _slots(ssm_state_indices, num_accepted_tokens, slot_zero_is_real, rows, tokens, shape[0])
+    sources, targets = _slots(
+        ssm_state_indices, num_accepted_tokens, slot_zero_is_real, rows, tokens, slots=shape[0]
+    )
     before = states.copy()
     o = np.zeros(operands.v.shape)
     for row in np.flatnonzero(sources >= 0):
@@ -129,6 +135,14 @@ def decode(
             if targets[row, t] >= 0:
                 states[targets[row, t]] = state
     return o, states.swapaxes(-1, -2).copy() if state_v_first else states
+
+
+def _slot_count(pool: np.ndarray | None, tokens: int) -> int:
+    if not 1 <= tokens <= MAX_DECODE_TOKENS:
+        raise ArrayError("q", f"{tokens} tokens per row", f"1 to {MAX_DECODE_TOKENS}")
+    if pool is None:
+        raise MissingArrayError("pool", "the decode operator")
+    return np.shape(pool)[0] if np.ndim(pool) else 0
 
 
 def sequence_spans(batch: int, tokens: int, cu_seqlens: np.ndarray | None) -> list[tuple[int, int, int]]:
@@ -150,7 +164,7 @@ def sequence_spans(batch: int, tokens: int, cu_seqlens: np.ndarray | None) -> li
 
 
 def _step(state: np.ndarray, x: Operands, row: int, t: int) -> np.ndarray:
-    """One token of one sequence for all value heads; updates `state` [HV, K, V] in place, gives o_t [HV, V]."""
+    """One token for all value heads of a sequence: updates `state` [HV, K, V] in place, gives o_t [HV, V]."""
     k = x.k[row, t]
     state *= x.decay[row, t][:, :, None]
     predicted = np.matmul(k[:, None, :], state)[:, 0]
@@ -159,13 +173,29 @@ def _step(state: np.ndarray, x: Operands, row: int, t: int) -> np.ndarray:
     return np.matmul(x.q[row, t][:, None, :], state)[:, 0]
 
 
-def _operands(q, k, v, g, beta, scale, A_log, dt_bias, gate, lower_bound, use_qk_l2norm, beta_sigmoid,
-              allow_neg_eigval) -> Operands:  # fmt: skip
+def _operands(q, k, v, g, beta, *, scale, use_qk_l2norm: bool, gate: dict, strength: dict) -> Operands:
     given = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
     for name, array in given.items():
         if array is None:
             raise MissingArrayError(name, "the recurrence")
     q, k, v, g, beta = (values_of(name, array) for name, array in given.items())
+    _check_shapes(q, k, v, g, beta)
+    if use_qk_l2norm:
+        q, k = l2_normalise(q), l2_normalise(k)
+    if scale is not None and not np.isfinite(scale):
+        raise OptionError("scale", f"found {scale}, expected a finite number")
+    q = q * (q.shape[-1] ** -0.5 if scale is None else float(scale))
+    spread = v.shape[2] // q.shape[2]
+    return Operands(
+        q=np.repeat(q, spread, axis=2),
+        k=np.repeat(k, spread, axis=2),
+        v=v,
+        decay=np.exp(log_decay(g, **gate)),
+        beta=write_strength(beta, **strength),
+    )
+
+
+def _check_shapes(q, k, v, g, beta) -> None:
     if q.ndim != 4 or v.ndim != 4:
         name, array = ("q", q) if q.ndim != 4 else ("v", v)
         raise ArrayError(name, f"shape {array.shape}", "four axes: batch, token, head, channel")
@@ -173,24 +203,15 @@ def _operands(q, k, v, g, beta, scale, A_log, dt_bias, gate, lower_bound, use_qk
     value_heads = v.shape[2]
     if heads == 0 or value_heads % heads:
         raise ArrayError("v", f"{value_heads} heads", f"a multiple of the {heads} heads of q")
-    expected = {"k": q.shape, "v": (batch, tokens, value_heads, v.shape[3]),
-                "g": (batch, tokens, value_heads, channels), "beta": (batch, tokens, value_heads)}  # fmt: skip
-    for (name, shape), array in zip(expected.items(), (k, v, g, beta), strict=True):
+    expected = (
+        ("k", k, q.shape),
+        ("v", v, (batch, tokens, value_heads, v.shape[3])),
+        ("g", g, (batch, tokens, value_heads, channels)),
+        ("beta", beta, (batch, tokens, value_heads)),
+    )
+    for name, array, shape in expected:
         if array.shape != shape:
             raise ArrayError(name, f"shape {array.shape}", f"shape {shape}")
-    if use_qk_l2norm:
-        q, k = l2_normalise(q), l2_normalise(k)
-    if scale is not None and not np.isfinite(scale):
-        raise OptionError("scale", f"found {scale}, expected a finite number")
-    q = q * (channels**-0.5 if scale is None else float(scale))
-    spread = value_heads // heads
-    return Operands(
-        q=np.repeat(q, spread, axis=2),
-        k=np.repeat(k, spread, axis=2),
-        v=v,
-        decay=np.exp(log_decay(g, gate, A_log, dt_bias, lower_bound)),
-        beta=write_strength(beta, beta_sigmoid, allow_neg_eigval),
-    )
 
 
 def _states(name: str, given: np.ndarray | None, shape: tuple[int, ...], state_v_first: bool) -> np.ndarray:
@@ -208,7 +229,7 @@ def _slots(indices, accepted, slot_zero_is_real: bool, rows: int, tokens: int, s
     """Source slot per row [N] and target slot per token [N, T]; -1 where nothing is read or written."""
     if indices is None:
         if accepted is not None:
-            raise OptionError("num_accepted_tokens", "it chooses among ssm_state_indices, which are not given")
+            raise OptionError("num_accepted_tokens", "it chooses among ssm_state_indices: give them")
         if slots < rows:
             raise ArrayError("pool", f"{slots} slots", f"at least {rows}, one for each row")
         indices, slot_zero_is_real = np.arange(rows), True
@@ -217,7 +238,8 @@ def _slots(indices, accepted, slot_zero_is_real: bool, rows: int, tokens: int, s
         raise ArrayError("ssm_state_indices", f"slot {table.max()}", f"below {slots}, the slots of the pool")
     if table.ndim == 1:
         if accepted is not None and tokens > 1:
-            raise ArrayError("ssm_state_indices", f"shape {table.shape}", f"shape {(rows, tokens)}: one slot a token")
+            expected = f"shape {(rows, tokens)}, one slot for each token"
+            raise ArrayError("ssm_state_indices", f"shape {table.shape}", expected)
         table = np.concatenate([np.full((rows, tokens - 1), -1), table[:, None]], axis=1)
         source = table[:, -1].copy()
     else:
@@ -227,7 +249,8 @@ def _slots(indices, accepted, slot_zero_is_real: bool, rows: int, tokens: int, s
         counts = _integers("num_accepted_tokens", accepted, ((rows,),))
         unusable = ((counts < 1) | (counts > tokens)) & ~null.all(axis=1)
         if unusable.any():
-            raise ArrayError("num_accepted_tokens", str(counts.tolist()), f"1 to {tokens} in every row in use")
+            expected = f"1 to {tokens} in every row in use"
+            raise ArrayError("num_accepted_tokens", str(counts.tolist()), expected)
         source = table[np.arange(rows), np.clip(counts, 1, tokens) - 1]
     source[(source < 0) | ((source == 0) & (not slot_zero_is_real))] = -1
     table = np.where(null | (source < 0)[:, None], -1, table)
@@ -250,4 +273,5 @@ def _refuse_shared_slots(source: np.ndarray, targets: np.ndarray) -> None:
             readers.setdefault(slot, set()).add(row)
     for slot, users in readers.items():
         if len(users) > 1 and (targets == slot).any():
-            raise ArrayError("ssm_state_indices", f"slot {slot} used by rows {sorted(users)}", "a slot of its own")
+            found = f"slot {slot} used by rows {sorted(users)}"
+            raise ArrayError("ssm_state_indices", found, "no row writing a slot that another row uses")
