@@ -91,7 +91,7 @@ def _binary(e: n.Binary, env):
         if e.operator == "-":
             return a - b
         if e.operator == "*":
-            return a * b
+            return _product(e, a, b)
         if e.operator == "%":
             return a % b
         if e.operator == "**":
@@ -103,8 +103,17 @@ def _binary(e: n.Binary, env):
         raise NotStatic(e, "the number is too large") from None
 
 
+def _product(e, a, b):
+    value = a * b
+    if isinstance(value, int) and value.bit_length() > 1 << 16:
+        raise NotStatic(e, "the number is too large")
+    return value
+
+
 def _power(e, a, b):
     if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 256:
+        raise NotStatic(e, "the number is too large")
+    if isinstance(a, int) and a.bit_length() > 4096:
         raise NotStatic(e, "the number is too large")
     value = a**b
     if isinstance(value, complex):
@@ -155,15 +164,47 @@ def _call(e: n.Call, env):
             return env[key]
         raise Undecided(frozenset([key]))
     if e.function.text == "span" and len(e.arguments) == 3:
-        low, high, step = (evaluate(a, env) for a in e.arguments)
-        return tuple(range(low, high + 1, step))
+        return _span(e, *(evaluate(a, env) for a in e.arguments))
     function = FUNCTIONS.get(e.function.text)
     if function is None:
         raise NotStatic(e, f"`{e.function.text}` has no static value")
     try:
         return function(*[evaluate(a, env) for a in e.arguments])
-    except (TypeError, ZeroDivisionError) as problem:
+    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as problem:
         raise NotStatic(e, f"`{e.function.text}`: {problem}") from None
+
+
+def _span(e: n.Call, low, high, step) -> tuple[int, ...]:
+    if not all(isinstance(x, int) for x in (low, high, step)) or step < 1:
+        raise NotStatic(e, "`span` takes integers and a step of at least 1")
+    if (high - low) // step >= 1 << 16:
+        raise NotStatic(e, "`span` has too many values")
+    return tuple(range(low, high + 1, step))
+
+
+def _number(e: n.Number, env):
+    try:
+        value = e.value
+    except ValueError:
+        raise NotStatic(e, "the number is too large") from None
+    if value == float("inf"):
+        raise NotStatic(e, "the number is too large")
+    return value
+
+
+def _quantity(e: n.Quantity, env):
+    try:
+        number = float(e.number) if any(c in e.number for c in ".e") else int(e.number)
+        return number * UNITS[e.unit]
+    except (ValueError, OverflowError):
+        raise NotStatic(e, "the number is too large") from None
+
+
+def _contains(e: n.Contains, env):
+    item, container = _both(e.item, e.container, env)
+    if not isinstance(container, tuple):
+        raise NotStatic(e, "`in` needs a list")
+    return item in container
 
 
 def _is(e: n.IsOption, env):
@@ -182,12 +223,15 @@ def _share(e, env, divisor):
     of = evaluate(e.of, env)
     if not isinstance(of, (int, float)):
         raise NotStatic(e, "a share needs a number")
-    return float(e.number) / divisor * of
+    try:
+        return float(e.number) / divisor * of
+    except OverflowError:
+        raise NotStatic(e, "the number is too large") from None
 
 
 _METHODS = {
-    n.Number: lambda e, env: e.value,
-    n.Quantity: lambda e, env: (float(e.number) if "." in e.number else int(e.number)) * UNITS[e.unit],
+    n.Number: _number,
+    n.Quantity: _quantity,
     n.Name: _name,
     n.Text: lambda e, env: e.value,
     n.Group: lambda e, env: evaluate(e.inner, env),
@@ -197,7 +241,7 @@ _METHODS = {
     n.Signed: _signed,
     n.Comparison: _comparison,
     n.IsOption: _is,
-    n.Contains: lambda e, env: (lambda item, container: item in container)(*_both(e.item, e.container, env)),
+    n.Contains: _contains,
     n.Logical: _logical,
     n.Not: lambda e, env: not evaluate(e.operand, env),
     n.Conditional: lambda e, env: evaluate(e.then if evaluate(e.condition, env) else e.otherwise, env),

@@ -56,6 +56,14 @@ def chosen_case(either: n.Either, settings: Mapping[str, object]) -> n.FormCase:
 
 
 def resolve_stage(operator: Operator, node: n.Stage, part: str) -> Stage:
+    """The stage as the graph has it; the same object for the same line of the same operator."""
+    found = operator.memo.get(id(node))
+    if found is None:
+        found = operator.memo[id(node)] = _stage(operator, node, part)
+    return found
+
+
+def _stage(operator: Operator, node: n.Stage, part: str) -> Stage:
     indices = tuple(i.text for i in node.target.indices if isinstance(i, n.Name))
     initial, sign, reduction = split_reduction(node.body)
     scan = node.scan.text if node.scan is not None else None

@@ -115,6 +115,7 @@ class Operator:
     forms: Mapping[str, tuple[str, ...]]  # alternatives that are no option: decay, chain
     acceptance: n.Acceptance | None
     span: Span = field(repr=False, eq=False)
+    memo: dict = field(factory=dict, repr=False, eq=False)  # what is derived from the operator alone, by name
 
     @property
     def static_sizes(self) -> tuple[str, ...]:

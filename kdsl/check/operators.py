@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kdsl.check.domains import domain_values
 from kdsl.check.evaluate import evaluate
 from kdsl.check.model import Definition, Index, Operator, Option, Parameter, Port, Size, View
 from kdsl.syntax import nodes as n
@@ -59,19 +60,6 @@ def _parameters(domain: n.Domain):
     values = domain_values(domain.values, {})
     for name in domain.names:
         yield Parameter(name.text, values, name.span)
-
-
-def domain_values(values, env) -> tuple | None:
-    """Every value of a range, a list or a function such as `span(8, 256, 8)`."""
-    if values is None:
-        return None
-    if isinstance(values, n.Range):
-        return tuple(range(evaluate(values.low, env), evaluate(values.high, env) + 1))
-    if isinstance(values, n.Sequence):
-        return tuple(item.text if isinstance(item, n.Name) and item.text not in env else evaluate(item, env)
-                     for item in values.items)  # fmt: skip
-    found = evaluate(values, env)
-    return found if isinstance(found, tuple) else (found,)
 
 
 def _ports(line: n.Port, side: str):

@@ -7,9 +7,10 @@ from itertools import product
 
 from attrs import evolve, fields, has
 
+from kdsl.check.domains import domain_values
 from kdsl.check.evaluate import evaluate
 from kdsl.check.model import Computation, GridAxis, Home, Kernel, Role, Rule, RulePoint, Target
-from kdsl.check.operators import block, domain_values
+from kdsl.check.operators import block
 from kdsl.syntax import nodes as n
 
 NAMED = {"as", "via", "on", "alias"}
