@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from kdsl.check.graph import build_graph
 from kdsl.check.model import Graph, Kernel, Operator, RulePoint, Specialization
-from kdsl.plan.homes import place
+from kdsl.plan.homes import place, received
 from kdsl.plan.loops import grid_steps, nest
-from kdsl.plan.model import Decision, KernelPlan, Plan
+from kdsl.plan.model import Decision, KernelPlan, Plan, Tensor
 from kdsl.plan.order import ordered
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
@@ -19,11 +19,13 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
     """The plan of a rule. Raises PlanRefused with the place in the rule and the remedy."""
     settings = settings_of(point, specialization)
     graph = build_graph(operator, settings)
-    kernels = tuple(
-        derive_kernel(operator, graph.of_parts(kernel.parts), kernel, point.target.family, settings)
-        for kernel in point.kernels
-    )
-    return Plan(point, operator, specialization, settings, graph, kernels)
+    made: dict[str, Tensor] = {}
+    kernels = []
+    for kernel in point.kernels:
+        planned = derive_kernel(operator, graph.of_parts(kernel.parts), kernel, point.target.family, settings, made)
+        made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
+        kernels.append(planned)
+    return Plan(point, operator, specialization, settings, graph, tuple(kernels))
 
 
 def settings_of(point: RulePoint, specialization: Specialization) -> dict[str, object]:
@@ -34,12 +36,19 @@ def settings_of(point: RulePoint, specialization: Specialization) -> dict[str, o
 
 
 def derive_kernel(
-    operator: Operator, graph: Graph, kernel: Kernel, family: str, settings: Mapping[str, object]
+    operator: Operator,
+    graph: Graph,
+    kernel: Kernel,
+    family: str,
+    settings: Mapping[str, object],
+    made: Mapping[str, Tensor],
 ) -> KernelPlan:
+    """One kernel; `made` are the tensors of the kernels before it."""
     pins = Pins.of(kernel)
     tensors, decisions = place(operator, graph, kernel, family, settings, pins)
     stages = kernel_stages(operator, graph, kernel, tensors, settings)
     tensors.update({copy.name: copy for copy in stages.copies})
+    tensors.update(received(operator, graph, kernel, made))
     body, decision = ordered(stages.body, kernel.name, pins)
     decisions.append(decision)
     steps = list(grid_steps(kernel))

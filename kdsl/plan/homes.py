@@ -8,6 +8,7 @@ from kdsl.check.evaluate import evaluate
 from kdsl.check.model import Graph, Home, Kernel, Operator
 from kdsl.plan.model import Decision, Tensor
 from kdsl.plan.pins import Pins
+from kdsl.plan.refusal import PlanRefused
 
 DEFAULT_MEMORY = {"cpu": "stack", "cuda": "registers"}
 
@@ -43,6 +44,26 @@ def place(
         scope = "call" if memory == "workspace" else "carried" if name in carried else "step"
         tensors[name] = Tensor(name, indices, tuple(sizes[i] for i in indices), dtype, memory, scope, span)
     return tensors, decisions
+
+
+def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that the kernel reads and others made: they lie in the workspace. `made` holds those of others."""
+    own = set(tensor_indices(graph)) | set(operator.views)
+    found: dict[str, Tensor] = {}
+    for stage in graph.stages:
+        for read in stage.reads:
+            if read.tensor in own or read.tensor in found:
+                continue
+            tensor = made.get(read.tensor)
+            if tensor is None or tensor.scope != "call":
+                raise PlanRefused(
+                    "E402", f"`{read.tensor}` goes to stage `{stage.name}` of kernel `{kernel.name}`, but the kernel"
+                    " that makes it never puts it into the workspace",
+                    tensor.span if tensor is not None else kernel.span,
+                    help=(f"add `{read.tensor} : f32 in workspace` where it is made",),
+                )  # fmt: skip
+            found[read.tensor] = tensor
+    return found
 
 
 def _home(name: str, home: Home | None, family: str, pins: Pins, decisions: list[Decision]) -> tuple[str, str]:

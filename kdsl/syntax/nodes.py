@@ -273,9 +273,13 @@ class Option(Node):
 
 @frozen
 class Index(Node):
+    """`c in ... sequential stored at slot(n, c) of B * T / C + N`: where a tensor of that step lies in a workspace."""
+
     names: tuple[Id, ...]
     extent: Expr
     mode: str | None  # parallel, sequential
+    slot: Expr | None = None
+    slots: Expr | None = None
 
 
 @frozen

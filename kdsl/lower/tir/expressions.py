@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
-from kdsl.lower.tir.function import Signature
+from kdsl.lower.tir.function import Signature, workspace_axes
 from kdsl.lower.tvm import BufferLoad, op, tirx
 from kdsl.syntax import nodes as n
 
@@ -201,12 +201,22 @@ class Scope:
             return loaded if condition else as_float(inside.value(view.otherwise))
         return op.if_then_else(condition, loaded, as_float(inside.value(view.otherwise)))
 
+    def element(self, name: str, values: list) -> tuple:
+        """The buffer of a graph tensor, and where in it these indices lie."""
+        tensor = self.signature.kernel.tensors[name]
+        if tensor.scope != "call":
+            return self.buffers[name], values or [0]
+        prefix = [
+            self.value(index.slot) if index.slot is not None else self.indices[index.name]
+            for index in workspace_axes(self.signature.plan)
+        ]
+        return self.signature.workspace(tensor), [as_index(i) for i in (*prefix, *values)]
+
     def tensor(self, name: str, indices: tuple[n.Expr, ...]):
-        values = [self.value(i) for i in indices] or [0]
-        buffer = self.buffers[self.renamed.get(name, name)]
+        buffer, values = self.element(self.renamed.get(name, name), [self.value(i) for i in indices])
         if name != self.own:
             return as_float(self.load(buffer, values))
-        guards = [v >= 0 for v, i in zip(values, indices) if isinstance(strip(i), n.Binary) and not is_number(v)]
+        guards = [v >= 0 for v, i in zip(values[len(values) - len(indices) :], indices) if isinstance(strip(i), n.Binary) and not is_number(v)]
         loaded = as_float(self.load(buffer, values))
         return op.if_then_else(tirx.all(*guards), loaded, constant(0.0, FLOAT)) if guards else loaded
 

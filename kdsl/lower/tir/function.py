@@ -5,7 +5,8 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from kdsl.check.evaluate import Undecided, evaluate
-from kdsl.lower.tvm import Var, decl_buffer
+from kdsl.check.model import names_in
+from kdsl.lower.tvm import Var, decl_buffer, tirx
 from kdsl.plan.model import KernelPlan, Plan, Tensor
 from kdsl.syntax import nodes as n
 
@@ -81,6 +82,14 @@ class Signature:
             self.ports[key] = decl_buffer(shape, dtype, label, strides=strides, layout=None)
         return self.ports[key]
 
+    def workspace(self, tensor: Tensor):
+        if tensor.name not in self.workspaces:
+            axes = [self.extent(index.slots or index.extent) for index in workspace_axes(self.plan)]
+            self.workspaces[tensor.name] = decl_buffer(
+                [*axes, *tensor.shape], TVM_DTYPE[tensor.dtype], tensor.name, layout=None
+            )
+        return self.workspaces[tensor.name]
+
     def regions(self) -> tuple[list, list]:
         """Buffers of ports used so far: those read, those written."""
         ports = self.plan.operator.ports
@@ -104,7 +113,8 @@ class Signature:
         if isinstance(expr, n.Name):
             return self.size(expr.text)
         left, right = self.extent(expr.left), self.extent(expr.right)
-        return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right}[expr.operator]()
+        return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
+                "/": lambda: tirx.truncdiv(left, right)}[expr.operator]()  # fmt: skip
 
     def parameters(self) -> tuple[list, list[Argument]]:
         """TVM's parameters and their descriptions, in the order of the compiled function."""
@@ -125,6 +135,17 @@ class Signature:
                 params.append(var)
                 arguments.append(Argument(kind, name, "f32" if kind == "scalar" else ""))
         return params, arguments
+
+
+def workspace_axes(plan: Plan):
+    """The indices that every tensor of the graph carries, as a workspace stores them.
+
+    The slot of a sequential index stands for the parallel indices that its expression mentions.
+    """
+    indices = plan.operator.indices.values()
+    stored = [index for index in indices if index.slot is not None]
+    merged = {name for index in stored for name in names_in(index.slot)}
+    return [*stored, *(index for index in indices if index.mode == "parallel" and index.name not in merged)]
 
 
 def local_buffer(tensor: Tensor):

@@ -77,7 +77,8 @@ class KernelBuilder:
     def root(self):
         """The whole body: the root sblock with the grid inside."""
         for name, tensor in self.kernel.tensors.items():
-            self.buffers[name] = local_buffer(tensor)
+            if tensor.scope != "call":
+                self.buffers[name] = local_buffer(tensor)
         grid = self.grid_sblock()
         return SBlockRealize([], True, SBlock([], [], [], "root", grid))
 
@@ -125,6 +126,9 @@ class KernelBuilder:
     def port_regions(self):
         """Ports touched so far, whole: what the nesting sblocks declare."""
         reads, writes = self.signature.regions()
+        made = {stage.tensor for stage in self.kernel.stages}
+        for name, buffer in self.signature.workspaces.items():
+            (writes if name in made else reads).append(buffer)
         return [whole(b) for b in reads], [whole(b) for b in writes]
 
     def extent(self, name: str):
@@ -170,8 +174,7 @@ class KernelBuilder:
         if target is not None:
             value = self.value(stage, scope)
             return self.store(target, stage, scope, value)
-        buffer = self.buffers[stage.tensor]
-        indices = [scope.indices[i] for i in stage.indices] or [0]
+        buffer, indices = scope.element(stage.tensor, [scope.indices[i] for i in stage.indices])
         if stage.stage is None or stage.stage.reduction is None:
             return write_element(buffer, indices, self.value(stage, scope)), None, (buffer, indices)
         initial = stage.stage.initial

@@ -1,0 +1,75 @@
+"""`kdsl`: one command a file, imported when it is called, so that `kdsl check` never waits for a compiler."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+COMMANDS = {
+    "check": "type-check rules and decide their contracts",
+    "select": "which rule claims a call, and why the others refuse",
+    "lower": "a rule to its schedule, TIR, source and bundle",
+    "fmt": "rewrite files in the one canonical form",
+    "explain": "what a diagnostic code means, with examples",
+}
+EXIT_FAULT = 4
+
+
+class Lazy(click.Group):
+    """Loads `kdsl.cli.NAME:NAME` when the command is used; lists them without loading any."""
+
+    def list_commands(self, ctx):
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        if name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"kdsl.cli.{name.replace('-', '_')}"), name.replace("-", "_"))
+
+    def resolve_command(self, ctx, args):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f" Did you mean `kdsl {near[0]}`?" if near else ""
+            raise click.UsageError(f"no command `{args[0]}`.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx, formatter):
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kdsl", prog_name="kdsl")
+def cli():
+    """Schedules for Kimi Delta Attention kernels: checked, lowered through TVM, verified on the machine code.
+
+    \b
+      kdsl check rules/
+      kdsl select rules/ --target cpu --shape B=1,T=8192,H=96,K=128,V=128 --set gate=bounded
+      kdsl lower rules/kda.chunk_forward/cpu_split.kds --target cpu --emit schedule
+    """
+
+
+def main() -> None:
+    """Run, with exit status 0 fine, 1 findings, 2 wrong usage, 3 a tool is missing, 4 a fault of kdsl."""
+    try:
+        cli(prog_name="kdsl")
+    except Exception as fault:
+        if os.environ.get("KDSL_TRACEBACK"):
+            raise
+        where = fault.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else "unknown place"
+        click.echo(f"internal fault: {type(fault).__name__}: {fault} ({place})", err=True)
+        click.echo("This is a fault of kdsl, not of your rule. KDSL_TRACEBACK=1 shows where; please report it.", err=True)
+        sys.exit(EXIT_FAULT)
+
+
+if __name__ == "__main__":
+    main()

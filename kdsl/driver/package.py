@@ -1,0 +1,129 @@
+"""A lowered program as a bundle variant: its code, how to call it, what was decided about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from kdsl.bundle import manifest as m
+from kdsl.check.evaluate import NotStatic, Undecided, evaluate
+from kdsl.check.model import DTYPE_BYTES
+from kdsl.lower.lowering import Lowering
+from kdsl.lower.tir.function import Argument, workspace_axes
+from kdsl.lower.toolchain import cc
+from kdsl.plan.model import KernelPlan, Plan
+from kdsl.syntax import nodes as n
+
+
+def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, bytes]]:
+    """The variant `key` and its files by name in the bundle, without verdicts."""
+    plan = lowering.plan
+    identifier = key[:16]
+    files: dict[str, bytes] = {}
+    kernels = []
+    for kernel, source, library in zip(plan.kernels, lowering.sources, lowering.libraries):
+        stem = f"{identifier}/{kernel.name}"
+        files[f"{stem}.c"], files[f"{stem}.so"] = source.source.encode(), library
+        kernels.append(
+            m.Kernel(
+                name=kernel.name,
+                file=f"{stem}.so",
+                symbol=source.symbol,
+                arguments=tuple(argument(a) for a in source.arguments),
+                grid={"tasks": grid_tasks(plan, kernel)},
+            )
+        )
+    variant = m.Variant(
+        id=identifier,
+        target=plan.target.name,
+        machine=cc.find().machine,
+        dtypes=used_dtypes(lowering),
+        options=dict(plan.specialization.options),
+        sizes=dict(plan.specialization.sizes),
+        form=dict(plan.point.form),
+        choices=dict(plan.point.choices),
+        requires=tuple(requirements(plan)),
+        kernels=tuple(kernels),
+        workspace=tuple(workspaces(plan)),
+    )
+    return variant, files
+
+
+def argument(a: Argument) -> m.Argument:
+    return {
+        "tensor": lambda: m.TensorArgument(a.name, a.dtype),
+        "workspace": lambda: m.WorkspaceArgument(a.name),
+        "stride": lambda: m.StrideArgument(a.name, a.axis),
+        "size": lambda: m.SizeArgument(a.name),
+        "given": lambda: m.GivenArgument(a.name),
+        "scalar": lambda: m.ScalarArgument(a.name, a.dtype),
+        "grid_begin": m.GridBegin,
+        "grid_end": m.GridEnd,
+    }[a.kind]()
+
+
+def grid_tasks(plan: Plan, kernel: KernelPlan) -> str:
+    """How many tasks the grid has, as an expression of sizes."""
+    return " * ".join(f"({expression(plan.operator.indices[i].extent, plan)})" for i in kernel.grid_indices) or "1"
+
+
+def used_dtypes(lowering: Lowering) -> dict[str, str]:
+    """Dtypes of the tensors that some kernel takes, in the operator's order."""
+    used = {a.name for source in lowering.sources for a in source.arguments if a.kind == "tensor"}
+    plan = lowering.plan
+    return {name: plan.specialization.dtypes[name] for name in plan.operator.ports if name in used}
+
+
+def requirements(plan: Plan) -> Iterator[m.Requirement]:
+    """Claims of the rule, and laws of the operator, that only the sizes of a call decide."""
+    for claim in (*plan.operator.laws, *plan.rule.require):
+        if isinstance(claim.predicate, (n.Typed, n.Uses, n.Within)):
+            continue
+        try:
+            evaluate(claim.predicate, plan.settings)
+        except Undecided as undecided:
+            if undecided.names <= set(plan.operator.sizes):
+                yield m.Requirement(claim.predicate.span.text, claim.message.value if claim.message else "")
+        except NotStatic:
+            continue
+
+
+def workspaces(plan: Plan) -> Iterator[m.Workspace]:
+    """Tensors that pass from kernel to kernel, each once, with its bytes as an expression of sizes."""
+    axes = " * ".join(f"({expression(index.slots or index.extent, plan)})" for index in workspace_axes(plan))
+    tensors = {t.name: t for kernel in plan.kernels for t in kernel.tensors.values() if t.scope == "call"}
+    for tensor in tensors.values():
+        size = DTYPE_BYTES[tensor.dtype] * tensor.elements
+        yield m.Workspace(tensor.name, tensor.dtype, f"{size} * {axes}")
+
+
+def expression(expr: n.Expr, plan: Plan) -> str:
+    """An expression of sizes with what the plan knows filled in."""
+    if isinstance(expr, n.Name):
+        return str(plan.settings.get(expr.text, expr.text))
+    if isinstance(expr, n.Group):
+        return f"({expression(expr.inner, plan)})"
+    if isinstance(expr, n.Binary):
+        return f"{expression(expr.left, plan)} {expr.operator} {expression(expr.right, plan)}"
+    return expr.span.text
+
+
+def manifest_of(plan: Plan, variants: tuple[m.Variant, ...], versions: dict[str, str]) -> m.Manifest:
+    compiler = cc.find()
+    text = plan.rule.declaration.span.text
+    return m.Manifest(
+        kdsl=versions["kdsl"],
+        operator=plan.operator.name,
+        rule=m.Rule(plan.rule.name, _relative(plan), hashlib.sha256(text.encode()).hexdigest()),
+        made_with=m.MadeWith(
+            versions["python"], versions["tvm"], versions["tvm_ffi"], f"{compiler.name}: {compiler.version}",
+            compiler.flags,
+        ),
+        variants=variants,
+    )  # fmt: skip
+
+
+def _relative(plan: Plan) -> str:
+    """The rule's file without the folders that only this machine has."""
+    parts = plan.rule.declaration.span.path.replace("\\", "/").split("/")
+    return "/".join(parts[parts.index("rules") :]) if "rules" in parts else parts[-1]
