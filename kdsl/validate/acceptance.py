@@ -58,7 +58,7 @@ class Comparison:
         return (
             f"{self.name} is {verdict}: its rms error is {self.rms_ratio:.4g} of the reference's rms, "
             f"at most {self.rms_limit:g} is allowed. The worst element, {list(self.worst_index)}, is off by "
-            f"{self.worst_error:.4g}, at most {self.worst_limit:.4g} allowed: {self.worst_share:.4g} of it."
+            f"{self.worst_error:.4g}: {self.worst_share:.4g} of the {self.worst_limit:.4g} that is allowed."
         )
 
 
