@@ -1,0 +1,16 @@
+"""How many bytes a kernel keeps in each memory, and in which tensors."""
+
+from __future__ import annotations
+
+from kdsl.check.model import DTYPE_BYTES
+from kdsl.plan.model import KernelPlan, Tensor
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    return tensor.elements * DTYPE_BYTES[tensor.dtype]
+
+
+def kernel_bytes(kernel: KernelPlan, memory: str) -> dict[str, int]:
+    """Bytes of every tensor that the kernel itself keeps in `memory`, largest first."""
+    found = {t.name: tensor_bytes(t) for t in kernel.tensors.values() if t.memory == memory and t.scope != "call"}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
