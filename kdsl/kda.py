@@ -206,11 +206,15 @@ def _run(call: Call) -> None:
 
 def _compile(request: CallRequest) -> Path | None:
     """A bundle for the request from the compiler, or None if it is not installed."""
-    if importlib.util.find_spec("tvm") is None:
+    if not _compiler_installed():
         return None
     from kdsl import driver
 
     return driver.bundle_for(request)
+
+
+def _compiler_installed() -> bool:
+    return importlib.util.find_spec("tvm") is not None
 
 
 _shelf = Shelf(_compile)

@@ -148,7 +148,7 @@ def check_shape(name: str, tensor: Any, letters: str, expected: tuple[int, ...],
 def check_dtype(name: str, tensor: Any, allowed: tuple[Any, ...], remedy: str) -> None:
     """Raise ArgumentTypeError unless the tensor's dtype is one of `allowed`."""
     if tensor.dtype not in allowed:
-        needed = " or ".join(str(dtype) for dtype in allowed)
+        needed = " or ".join(str(dtype) for dtype in dict.fromkeys(allowed))
         raise ArgumentTypeError(name, f"dtype {tensor.dtype}", needed, remedy)
 
 

@@ -14,7 +14,7 @@ from kdsl.runtime.frame import Frame
 from kdsl.runtime.launchers import LAUNCHERS
 from kdsl.runtime.tensor import TensorView
 from kdsl.runtime.threads import thread_count
-from kdsl.runtime.workspace import allocate
+from kdsl.runtime.workspace import Workspace, allocate
 
 
 @attrs.frozen(eq=False)
@@ -76,16 +76,18 @@ def launch(
     ExpressionError.
     """
     _check(program, tensors, sizes, scalars, given)
-    memory = {name: allocate(_bytes(program, name, size, sizes)) for name, size in program.workspaces}
-    frame = Frame(
-        tensors,
-        sizes,
-        scalars,
-        {name: workspace.address for name, workspace in memory.items()},
-        thread_count() if threads is None else threads,
-    )
-    for kernel in program.kernels:
-        kernel(frame)
+    needed = {name: _bytes(program, name, size, sizes) for name, size in program.workspaces}
+    memory: dict[str, Workspace] = {}
+    try:
+        for name, size in needed.items():
+            memory[name] = allocate(size)
+        addresses = {name: workspace.address for name, workspace in memory.items()}
+        frame = Frame(tensors, sizes, scalars, addresses, thread_count() if threads is None else threads)
+        for kernel in program.kernels:
+            kernel(frame)
+    finally:
+        for workspace in memory.values():
+            workspace.free()
 
 
 def _bytes(program: Program, name: str, size: Expression, sizes: Mapping[str, int]) -> int:

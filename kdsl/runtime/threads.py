@@ -7,10 +7,11 @@ A task never depends on another, so the result is the same however the range is 
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from queue import SimpleQueue
 
 from kdsl.runtime.errors import ArgumentValueError
 
@@ -37,10 +38,9 @@ def thread_count() -> int:
 
 
 def run_range(run: Callable[[int, int], None], tasks: int, threads: int) -> None:
-    """Call `run(begin, end)` on parts that cover [0, tasks) once, on up to `threads` threads with this one
-    among them.
+    """Call `run(begin, end)` on parts that cover [0, tasks) once, on up to `threads` threads with this one.
 
-    Returns when all are done; raises the first error that a part raised.
+    Returns when all parts have ended; raises the first error of one.
     """
     if tasks <= 0:
         return
@@ -49,31 +49,51 @@ def run_range(run: Callable[[int, int], None], tasks: int, threads: int) -> None
         run(0, tasks)
         return
     count = min(tasks, threads * PARTS_PER_THREAD)
-    parts = deque((tasks * part // count, tasks * (part + 1) // count) for part in range(count))
+    job = _Job(run, [(tasks * part // count, tasks * (part + 1) // count) for part in range(count)])
+    waiting = _workers(threads - 1)
+    for _ in range(threads - 1):
+        waiting.put(job)
+    job.work()
+    # Every part leaves one outcome. Workers that come later find none left; memory may be freed now.
+    failures = [failure for failure in [job.outcomes.get() for _ in range(count)] if failure is not None]
+    if failures:
+        raise failures[0]
 
-    def work() -> None:
-        while parts:
+
+class _Job:
+    """Parts that any number of threads work off."""
+
+    def __init__(self, run: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+        self.run = run
+        self.parts = deque(parts)
+        self.outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def work(self) -> None:
+        while True:
             try:
-                begin, end = parts.popleft()
+                begin, end = self.parts.popleft()
             except IndexError:
                 return
-            run(begin, end)
-
-    pool = _pool(threads - 1)
-    others = [pool.submit(work) for _ in range(threads - 1)]
-    try:
-        work()
-    finally:
-        # Those that have not started have nothing left to do; the rest must end before memory is freed.
-        failures = [other.exception() for other in others if not other.cancel()]
-    for failure in failures:
-        if failure is not None:
-            raise failure
+            try:
+                self.run(begin, end)
+            except BaseException as failure:
+                self.outcomes.put(failure)
+            else:
+                self.outcomes.put(None)
 
 
 @lru_cache(maxsize=8)
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="kdsl")
+def _workers(count: int) -> SimpleQueue[_Job]:
+    """The queue of `count` threads that live as long as the process."""
+    waiting: SimpleQueue[_Job] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            waiting.get().work()
+
+    for _ in range(count):
+        threading.Thread(target=serve, name="kdsl", daemon=True).start()
+    return waiting
 
 
 @lru_cache(maxsize=1)
@@ -84,5 +104,5 @@ def _usable_cpus() -> int:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has the pools but not their threads.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    # A forked child has the queues but not their threads.
+    os.register_at_fork(after_in_child=_workers.cache_clear)

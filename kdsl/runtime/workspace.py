@@ -1,11 +1,8 @@
-"""Memory that lives for one launch: aligned to a page, filled with NaN on request so that a test sees stale
-reads.
-"""
+"""Memory that lives for one launch, filled with NaN on request so that tests see what is read unwritten."""
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 
 import attrs
@@ -13,14 +10,24 @@ import attrs
 POISON_VARIABLE = "KDSL_POISON"
 # All bits set: NaN as bf16, f16 and f32, -1 as an integer.
 _POISON_BYTE = 0xFF
+ALIGNMENT = 64
+
+# Python's own names for malloc and free, on every system. malloc keeps freed memory, so that a loop of calls
+# does not fault its pages in again.
+_malloc = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(("PyMem_RawMalloc", ctypes.pythonapi))
+_free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.pythonapi))
 
 
 @attrs.frozen(eq=False)
 class Workspace:
-    """`address` of the memory, valid while this object lives."""
+    """`address` of the memory, a multiple of 64, valid until `free`."""
 
     address: int
-    _memory: object = attrs.field(repr=False)
+    _block: int
+
+    def free(self) -> None:
+        """Give the memory back; once only."""
+        _free(self._block)
 
 
 def poisoned() -> bool:
@@ -29,10 +36,13 @@ def poisoned() -> bool:
 
 
 def allocate(size: int) -> Workspace:
-    """`size` bytes, given back to the system when the result is dropped. Raises MemoryError, OSError."""
-    memory = mmap.mmap(-1, max(size, 1))
-    first = ctypes.c_char.from_buffer(memory)
-    address = ctypes.addressof(first)
+    """`size` bytes of unknown content. Raises MemoryError."""
+    block = _malloc(size + ALIGNMENT) if size < 2**62 else None
+    if block is None:
+        raise MemoryError(
+            f"workspace: found no {size} bytes of memory; needed for this call; make the call smaller"
+        )
+    address = -(-block // ALIGNMENT) * ALIGNMENT
     if poisoned():
         ctypes.memset(address, _POISON_BYTE, size)
-    return Workspace(address, first)
+    return Workspace(address, block)

@@ -35,6 +35,8 @@ def test_the_document_has_the_keys_of_the_schema(manifest):
 
 KERNEL = ("variants", 0, "kernels", 0)
 K = "$.variants[0].kernels[0]"
+VERDICT = ("variants", 0, "verdicts", 0)
+GRID_BEGIN = {"kind": "grid_begin"}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +67,12 @@ K = "$.variants[0].kernels[0]"
         ((*KERNEL, "arguments", 0, "kind"), "ptr", K + ".arguments[0].kind", "a"),
         ((*KERNEL, "arguments", 0, "dtype"), "f32", K + ".arguments[0]", "q as"),
         ((*KERNEL, "arguments", 1, "axis"), -1, K + ".arguments[1].axis", "-1"),
-        ((*KERNEL, "arguments", 1, "tensor"), "k", K + ".arguments[1]", "a str"),
+        ((*KERNEL, "arguments", 1, "tensor"), "k", K + ".arguments[1]", "a "),
         ((*KERNEL, "arguments", 4, "name"), "x", K + ".arguments[4]", "`x`"),
-        ((*KERNEL, "arguments", 8), {"kind": "grid_begin"}, K + ".arguments", "2"),
-        (("variants", 0, "verdicts", 0, "verdict"), "passes", "$.variants[0].verdicts[0].verdict", "a string"),
-        (("variants", 0, "verdicts", 0, "evidence"), "unknown", "$.variants[0].verdicts[0]", "the verdict holds"),
-        (("variants", 0, "verdicts", 0, "found"), [], "$.variants[0].verdicts[0].found", "an array"),
+        ((*KERNEL, "arguments", 8), GRID_BEGIN, K + ".arguments", "2"),
+        ((*VERDICT, "verdict"), "passes", "$.variants[0].verdicts[0].verdict", "a string"),
+        ((*VERDICT, "evidence"), "unknown", "$.variants[0].verdicts[0]", "the verdict holds"),
+        ((*VERDICT, "found"), [], "$.variants[0].verdicts[0].found", "an array"),
         (("files", "lib/scale.so"), "zz", "$.files.lib/scale.so", "a string"),
     ],
 )  # fmt: skip
@@ -150,8 +152,8 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_si
 def test_any_manifest_comes_back(options, sizes, choices, verdicts, features):
     kernel = m.Kernel("k", "a.so", "f", [m.GridBegin(), m.GridEnd()], {"tasks": "1"})
     variant = m.Variant(
-        id="abcd", target="cpu", machine=Machine("Linux", "x", features), dtypes={}, options=options, sizes=sizes,
-        form={}, choices=choices, kernels=[kernel], verdicts=verdicts,
+        id="abcd", target="cpu", machine=Machine("Linux", "x", features), dtypes={}, options=options,
+        sizes=sizes, form={}, choices=choices, kernels=[kernel], verdicts=verdicts,
     )  # fmt: skip
     first = m.Manifest(
         "0",
