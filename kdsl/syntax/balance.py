@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from kdsl.syntax.findings import Findings
+from kdsl.syntax.layout import CONTINUES
 from kdsl.syntax.tables import tables
 from kdsl.syntax.tokens import LINE, Token
 
 DEEPEST = 32  # braces inside braces; the language needs six
+HEADER_COLON = (
+    "a header ends with `{`, not with `:`", "write `{`", "a block stands between `{` and `}`; indentation has no meaning",
+)  # fmt: skip
 MOST = 20  # repairs of one declaration, after which the rest of it is left out
 
 
@@ -32,6 +36,10 @@ def balance(tokens: list[Token], text: str, indent: int, findings: Findings) -> 
         return []
     if early is not None and len(findings.items) >= MOST:
         return tokens[: early + (depth >= 0)]
+    if depth < 0 and len(findings.items) < MOST:
+        opened = _opened_by_indentation(tokens, text, indent, findings)
+        if opened is not None:
+            return balance(opened, text, indent, findings)
     if early is not None and any(t.kinds[0] != LINE for t in tokens[early + 1 :]):
         return _closed_early(tokens, text, early, indent, findings)
     if depth > 0:
@@ -81,6 +89,28 @@ def _closed_early(tokens, text, early: int, indent: int, findings: Findings) -> 
     return balance(tokens[:early] + tokens[early + 1 :], text, indent, findings)
 
 
+def _opened_by_indentation(tokens, text, indent: int, findings: Findings) -> list[Token] | None:
+    """A line that is followed by a deeper one opens a block, so its `{` is missing."""
+    begin = 0
+    for index, token in enumerate(tokens):
+        if token.kinds[0] != LINE:
+            continue
+        after = next((t for t in tokens[index + 1 : index + 2]), None)
+        if after is None:
+            return None
+        deeper = column_of(text, after, indent) > column_of(text, tokens[begin], indent)
+        if index > begin and deeper and tokens[index - 1].kinds[0] not in CONTINUES:
+            return _no_opening(tokens, text, index, indent, findings)
+        begin = index + 1
+    return None
+
+
+def column_of(text: str, token: Token, indent: int) -> int:
+    """How far a token stands from the start of its line."""
+    start = text.rfind("\n", 0, token.start) + 1
+    return token.start - start + (indent if start == 0 else 0)
+
+
 def _continues(tokens: list[Token], line: int) -> bool:
     return line > 0 and tokens[line - 1].kinds[0] == "COMMA"
 
@@ -100,6 +130,10 @@ def _stray(tokens, at: int, findings: Findings, indent: int, text: str) -> list[
 def _no_opening(tokens, text, header_end: int, indent: int, findings: Findings) -> list[Token]:
     last = tokens[header_end - 1]
     name = title(tokens, header_end)
+    if last.kinds[0] == "COLON":
+        findings.report("E012", (last.start, last.stop), *HEADER_COLON, edit=(last.start, last.stop, " {", "write `{`"))
+        brace = Token(("LBRACE",), "{", last.start, last.stop)
+        return balance([*tokens[: header_end - 1], brace, *tokens[header_end:]], text, indent, findings)
     findings.report(
         "E004", (last.stop, last.stop), f"`{{` is missing after the header of {name}", label="expected `{` here",
         help="end the header line with `{`", edit=(last.stop, last.stop, " {", "open the block"), safe=True,
@@ -126,7 +160,7 @@ class _Unclosed:
         for index, token in enumerate(self.tokens):
             kind = token.kinds[0]
             if first:
-                column = self._column(token)
+                column = column_of(self.text, token, self.indent)
                 self._dedent(column, kind == "RBRACE", token)
             first = kind == LINE
             if kind == "LBRACE":
@@ -137,10 +171,6 @@ class _Unclosed:
             self.out.append(token)
         self._end()
         return self.out
-
-    def _column(self, token: Token) -> int:
-        start = self.text.rfind("\n", 0, token.start) + 1
-        return token.start - start + (self.indent if start == 0 else 0)
 
     def _dedent(self, column: int, closes: bool, token: Token) -> None:
         if self.fresh and self.open and not closes and column <= self.open[-1][1]:

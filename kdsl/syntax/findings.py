@@ -20,7 +20,7 @@ class Findings:
         return Span(self.origin, start, max(start, stop))
 
     def report(
-        self, code: str, where: tuple[int, int], message: str, *, label: str = "", help: str | tuple[str, ...] = (),
+        self, code: str, where: tuple[int, int], message: str, label: str = "", help: str | tuple[str, ...] = (), *,
         labels: tuple[tuple[int, int, str], ...] = (), edit: tuple[int, int, str, str] | None = None,
         safe: bool = False, observed: str | None = None, required: str | None = None,
     ) -> None:  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kdsl.syntax.balance import HEADER_COLON
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.here import Here, Repair, made
 from kdsl.syntax.tables import tables
@@ -16,6 +17,7 @@ UNITS = {
 }  # fmt: skip
 LARGER = {"gb": "MiB, 1024 of them to a GiB", "gib": "MiB, 1024 of them to a GiB", "s": "`ms`", "sec": "`ms`",
           "ns": "`us`", "mhz": "`GHz`", "khz": "`GHz`", "gbps": "`TBps`", "gflops": "`TFLOPs`"}  # fmt: skip
+ENDS = (LINE, "RBRACE", "RPAR", "RSQB", "COMMA")
 _DECIMAL = re.compile(r"_\d[\d_]*$")
 _BASED = re.compile(r"[xob][0-9a-fA-F_]+$", re.I)
 
@@ -29,8 +31,7 @@ def header_colon(here: Here, findings: Findings):
         return None
     brace = made("{", token)
     findings.report(
-        "E012", (token.start, token.stop), "a header ends with `{`, not with `:`", label="write `{`",
-        help="a block stands between `{` and `}`; indentation has no meaning",
+        "E012", (token.start, token.stop), *HEADER_COLON,
         edit=(token.start, token.stop, "" if after.kinds[0] == "LBRACE" else " {", "replace `:`"),
         safe=after.kinds[0] == "LBRACE",
     )  # fmt: skip
@@ -55,7 +56,7 @@ def equality(here: Here, findings: Findings):
     if wrong == ":" and after is not None and after.text == "=" and after.start == token.stop:
         count, wrong, why = 2, ":=", "a value is given with `=`"
     sign = made(right, token)
-    if not here.fits(here.position, count, sign):
+    if not here.fits(here.position, count, sign, ahead=2):
         return None
     stop = here.tokens[here.position + count - 1].stop
     findings.report(
@@ -85,11 +86,12 @@ def unit(here: Here, findings: Findings):
     slash = here.at(1)
     if slash is not None and slash.text == "/" and here.at(2) is not None and here.at(2).text == "s":
         count, stop = 3, here.at(2).stop
+        right = "TBps"
     sign = made(right, token)
-    if not here.fits(here.position, count, sign):
+    if not here.fits(here.position, count, sign, ahead=2):
         return None
     written = here.text[token.start : stop]
-    same = written.lower() == right.lower()
+    same = written.lower() == right.lower() or written == "TB/s"
     note = "" if same or right not in ("KiB", "MiB") else f"; {right} counts in powers of 1024"
     findings.report(
         "E010", (token.start, stop), f"`{written}` is not a unit of this language", label=f"write `{right}`",
@@ -101,14 +103,17 @@ def unit(here: Here, findings: Findings):
 
 def percent(here: Here, findings: Findings):
     """`95%` without what it is a share of."""
-    sign, number = here.previous, here.at(-2)
-    if sign is None or number is None or sign.text != "%" or number.kinds[0] != "NUMBER" or number.stop != sign.start:
+    for index in range(here.position - 1, max(here.item, here.position - 12), -1):
+        number, sign, after = here.tokens[index - 1], here.tokens[index], here.tokens[index + 1]
+        if sign.text == "%" and number.kinds[0] == "NUMBER" and number.stop == sign.start and after.kinds[0] in ENDS:
+            break
+    else:
         return None
     findings.report(
         "E020", (number.start, sign.stop), f"`{number.text}%` does not say of what", label="a share of what?",
         help=f"write `{number.text}% of x`, where x is what 100% would be",
     )  # fmt: skip
-    return True
+    return Repair(index, 1)
 
 
 def number(here: Here, findings: Findings):
@@ -142,7 +147,7 @@ def range_sign(here: Here, findings: Findings):
     if "__ANON_0" not in here.expected or token.text not in (":", "to", "until", "through", "upto"):
         return None
     sign = made("..", token)
-    if not here.fits(here.position, 1, sign):
+    if not here.fits(here.position, 1, sign, ahead=1):
         return None
     findings.report(
         "E013", (token.start, token.stop), f"a range is written with `..`, not with `{token.text}`",
@@ -206,7 +211,13 @@ def conditional(here: Here, findings: Findings):
 
 def negated(here: Here, findings: Findings):
     """`x not in [..]`, `x is not y`, `c ? a : b`."""
-    token, before = here.token, here.previous
+    token, before, first = here.token, here.previous, here.at(-2)
+    if before is not None and before.text == "not" and first is not None and first.text == "is":
+        findings.report(
+            "E013", (first.start, before.stop), "`is not` is not an operator of this language",
+            label="`not` stands before what it denies", help="write `not x is y`",
+        )  # fmt: skip
+        return Repair(here.position - 1, 1)
     if token.text != "not" or before is None or before.kinds[0] in (LINE, "LBRACE"):
         return None
     after: Token | None = here.at(1)

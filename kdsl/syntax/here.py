@@ -101,11 +101,11 @@ class Here:
                 return frozenset()
         return frozenset(kind for kind in tables().actions[states[-1]] if step(list(states), (kind,)))
 
-    def fits(self, at: int, count: int, *new: Token) -> bool:
-        """Whether the line goes on once `count` tokens from `at` are replaced by `new`."""
+    def fits(self, at: int, count: int, *new: Token, ahead: int = AHEAD) -> bool:
+        """Whether the line goes on for `ahead` tokens once `count` from `at` are replaced by `new`."""
         after = max(at + count, self.position)
         stop = after
-        while stop < len(self.tokens) and stop < after + AHEAD:
+        while stop < len(self.tokens) and stop < after + ahead:
             stop += 1
             if self.tokens[stop - 1].kinds[0] == LINE:
                 break

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.here import Here, Repair, made
-from kdsl.syntax.tokens import LINE
-from kdsl.syntax.words import describe, found
+from kdsl.syntax.layout import CONTINUES
+from kdsl.syntax.tokens import LINE, Token
+from kdsl.syntax.words import CONTINUING, describe, found
 
 PARTNER = {"(": ")", "[": "]"}
 
@@ -27,7 +28,7 @@ def open_bracket(here: Here, findings: Findings):
             )  # fmt: skip
             return Repair(here.position, 1, (right,))
     if token.kinds[0] not in ("LBRACE", "RBRACE", LINE) and "\n" not in here.text[bracket.start : token.start]:
-        return None
+        return _closed_here(here, bracket, partner, findings)
     end = brackets[-1]
     while end < here.position and here.tokens[end].kinds[0] != LINE:
         end += 1
@@ -40,6 +41,20 @@ def open_bracket(here: Here, findings: Findings):
         edit=(stop, stop, partner, f"close the `{bracket.text}` at the end of its line"),
     )  # fmt: skip
     return end
+
+
+def _closed_here(here: Here, bracket, partner: str, findings: Findings):
+    """The partner that, put before the wrong token, makes the line right: `[8, 16 default 8`."""
+    token, previous = here.token, here.previous
+    right = made(partner, None, previous.stop, previous.stop)
+    if right.kinds[0] not in here.expected or not here.fits(here.position, 0, right):
+        return None
+    findings.report(
+        "E005", (token.start, token.stop), f"`{partner}` is missing before {found(here)}",
+        label=f"expected `{partner}` before this", labels=((bracket.start, bracket.stop, "opened here"),),
+        help=f"add `{partner}`", edit=(previous.stop, previous.stop, partner, f"add `{partner}`"),
+    )  # fmt: skip
+    return Repair(here.position, 0, (right,))
 
 
 def closing_bracket(here: Here, findings: Findings):
@@ -55,9 +70,9 @@ def closing_bracket(here: Here, findings: Findings):
 
 def trailing_comma(here: Here, findings: Findings):
     """A comma joins the next line to its own; before a `}` or a `)` it joins nothing."""
-    for index in range(here.position - 1, max(here.item - 1, here.position - 12), -1):
+    for index in range(here.position, max(here.item - 1, here.position - 12), -1):
         comma = here.tokens[index]
-        if comma.kinds[0] != "COMMA":
+        if comma.kinds[0] != "COMMA" or index + 1 == len(here.tokens):
             continue
         following = here.tokens[index + 1]
         ends = following.kinds[0] in (LINE, "RBRACE", "RPAR", "RSQB", "LBRACE")
@@ -68,11 +83,33 @@ def trailing_comma(here: Here, findings: Findings):
     line = following.kinds[0] == LINE
     findings.report(
         "E016", (comma.start, comma.stop), "this comma has nothing after it", label="nothing follows",
-        labels=((here.token.start, here.token.stop, "joined to the line above by the comma"),) if line else (),
+        labels=((here.token.start, here.token.stop, "joined to the line above by the comma"),)
+        if line and index < here.position else (),
         help="remove it: a list ends without a comma, and a comma at the end of a line continues it",
         edit=(comma.start, comma.stop, "", "remove the comma"), safe=True,
     )  # fmt: skip
     return Repair(index, 1)
+
+
+def dangling_operator(here: Here, findings: Findings):
+    """An operator at the end of a line joins the next line to its own."""
+    name = made("x")
+    for index in range(here.position - 1, max(here.item - 1, here.position - 12), -1):
+        sign = here.tokens[index]
+        if here.tokens[index + 1].kinds[0] != LINE or sign.kinds[0] not in CONTINUES or sign.text == "{":
+            continue
+        value = Token(name.kinds, "x", sign.stop, sign.stop)
+        if here.fits(index + 1, 0, value):
+            break
+    else:
+        return None
+    token = here.token
+    findings.report(
+        "E020", (sign.start, sign.stop), f"nothing follows `{sign.text}` on its line", label="a value is missing",
+        labels=((token.start, token.stop, "so this was read as part of the line above"),),
+        help=f"a line that ends in `{sign.text}` goes on in the next; write what follows, or remove `{sign.text}`",
+    )  # fmt: skip
+    return Repair(index + 1, 0, (value,))
 
 
 def brace_on_next_line(here: Here, findings: Findings):
@@ -145,6 +182,8 @@ def missing_sign(here: Here, findings: Findings):
     previous, token = here.previous, here.token
     for text in (":", "=", "in", "of", "on", "over", "by", "when", "computes", "schedules", "then", "else", "for", ")"):
         sign = made(text, None, previous.stop, previous.stop)
+        if text.isalpha() and len(here.expected & CONTINUING) >= 3 and text not in ("then", "else"):
+            continue
         if sign.kinds[0] not in here.expected or not here.fits(here.position, 0, sign):
             continue
         space = "" if text in ":)" else " "

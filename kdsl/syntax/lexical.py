@@ -117,6 +117,8 @@ class _Cleaning:
             self._operator(found, start, stop)
         elif found in LOOKALIKE:
             self._lookalike(found, start, stop)
+        elif found.isalpha():
+            self._word(start, stop)
         else:
             self._unknown(found, start, stop)
 
@@ -154,6 +156,22 @@ class _Cleaning:
         elif right in tables().literals:
             self.kept.append(Token(tables().literals[right], right, start, stop))
 
+    def _word(self, start: int, stop: int) -> None:
+        """A name with letters of another alphabet: one name, one finding."""
+        while self.kept and self.kept[-1].stop == start and self.kept[-1].kinds[-1] == "NAME":
+            start = self.kept.pop().start
+        while self.index < len(self.tokens) and self.tokens[self.index].start == stop:
+            token = self.tokens[self.index]
+            if not (token.kinds[-1] in ("NAME", "NUMBER") or token.text.isalpha()):
+                break
+            stop, self.index = token.stop, self.index + 1
+        name = self.text[start:stop]
+        self.findings.report(
+            "E007", (start, stop), f"`{name}` has a letter that names cannot have", label="not a name here",
+            help="names are made of the letters A to Z and a to z, digits, `_` and `.`",
+        )  # fmt: skip
+        self.kept.append(Token(("NAME",), name, start, stop))
+
     def _unknown(self, found: str, start: int, stop: int) -> None:
         first = found[0]
         if first in INVISIBLE:
@@ -162,11 +180,8 @@ class _Cleaning:
             what = f"`{found if len(found) <= 8 else found[:8] + '...'}`"
         else:
             what = f"U+{ord(first):04X}"
-        help = "remove it"
-        if first.isalpha():
-            help = "names are made of the letters A to Z and a to z, digits, `_` and `.`"
         self.findings.report(
-            "E007", (start, stop), f"{what} has no meaning here", label="not part of the language", help=help,
+            "E007", (start, stop), f"{what} has no meaning here", label="not part of the language", help="remove it",
             edit=(start, stop, " " if first in INVISIBLE else "", "remove it"), safe=first in INVISIBLE,
         )  # fmt: skip
 

@@ -68,6 +68,8 @@ class Machine:
             kinds = token.kinds
             if kinds[0] == LINE and (brackets or self.last in CONTINUES):
                 position += 1
+                if self.item == position - 1:
+                    self.item = position
                 continue
             if kinds[0] == "RBRACE" and self.last not in ("LBRACE", LINE):
                 if not self.shift(Token((LINE,), "\n", token.start, token.start), position):

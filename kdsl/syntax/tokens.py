@@ -32,7 +32,8 @@ def _scanner():
     patterns = dict(data.patterns)
     punctuation = sorted((t for t in data.literals if not t[0].isalpha()), key=lambda t: (-len(t), t))
     groups = [(name, pattern) for name, pattern in data.patterns if not name.startswith("__IGNORE")]
-    groups.append((UNCLOSED, r'"""|"[^"\n]*'))
+    after_doc = 1 + [name for name, _ in groups].index("DOC")
+    groups.insert(after_doc, (UNCLOSED, r'"""|"[^"\n]*(?![^\n])'))
     groups.append(("PUNCTUATION", "|".join(map(re.escape, punctuation))))
     groups.append((INVALID, r"[\s\S]"))
     assert {"NAME", "COMMENT", LINE} <= patterns.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.here import Here, Repair, declarations, made, sections
 from kdsl.syntax.tables import tables
-from kdsl.syntax.words import describe, enumerate_words, literal_texts, meant
+from kdsl.syntax.words import enumerate_words, literal_texts, meant
 
 FOREIGN = {
     "def": "a piece of a kernel is a `tactic name(parameters) { ... }`, a schedule is a `rule`",
@@ -25,7 +25,6 @@ FOREIGN = {
     "for": "there are no loops to write: `indices` names them, `grid` and `compute` place them",
     "while": "there are no loops to write: `indices` names them, `grid` and `compute` place them",
     "lambda": "write a line `name(i) = ...` in `define { ... }`",
-    "struct_": "",
 }  # fmt: skip
 
 
@@ -58,16 +57,12 @@ def misspelt(here: Here, findings: Findings):
         if right is None:
             continue
         word = made(right, token)
-        fits = here.fits(index, 1, word)
-        if not fits and (index != here.position or index == here.item and here.position):
-            fits = False
+        fits = here.fits(index, 1, word, ahead=2 if index == here.position else 6)
         if not fits and index != here.position:
             continue
         findings.report(
-            "E008", (token.start, token.stop), f"`{token.text}` is not a keyword here: did you mean `{right}`?",
-            label=f"did you mean `{right}`?", help=f"write `{right}`",
-            edit=(token.start, token.stop, right, f"write `{right}`"),
-            required=describe(frozenset(expected)) if not fits else None,
+            "E008", (token.start, token.stop), f"`{token.text}` is no keyword here: did you mean `{right}`?",
+            help=f"write `{right}`", edit=(token.start, token.stop, right, f"write `{right}`"),
         )  # fmt: skip
         return Repair(index, 1, (word,)) if fits else True
     return None
