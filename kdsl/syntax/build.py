@@ -85,7 +85,8 @@ class Build:
         return n.Option(span, *c)
 
     def index(self, span, c):
-        return n.Index(span, c[0], c[1], c[2].text if c[2] is not None else None, *c[3:])
+        names, extent, most, mode, *stored = c
+        return n.Index(span, names, extent, mode.text if mode is not None else None, *stored, most=most)
 
     def definition(self, span, c):
         return n.Definition(span, self.id(c[0]), self._ids(c[1]), c[2])

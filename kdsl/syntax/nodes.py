@@ -273,13 +273,17 @@ class Option(Node):
 
 @frozen
 class Index(Node):
-    """`c in ... sequential stored at slot(n, c) of B * T / C + N`: where a tensor of that step lies in a workspace."""
+    """`c in length(n) / C up to T / C sequential stored at slot(n, c) of B * T / C + N`.
+
+    `slot` of `slots` is where a tensor of that step lies in a workspace.
+    """
 
     names: tuple[Id, ...]
     extent: Expr
     mode: str | None  # parallel, sequential
     slot: Expr | None = None
     slots: Expr | None = None
+    most: Expr | None = None  # after `up to`: what the extent never passes, known when a kernel is launched
 
 
 @frozen
