@@ -64,7 +64,14 @@ def argument(a: Argument) -> m.Argument:
 
 def grid_tasks(plan: Plan, kernel: KernelPlan) -> str:
     """How many tasks the grid has, as an expression of sizes."""
-    return " * ".join(f"({expression(plan.operator.indices[i].extent, plan)})" for i in kernel.grid_indices) or "1"
+    return " * ".join(axis_extent(plan, index, tile) for _, indices in kernel.grid for index, tile in indices) or "1"
+
+
+def axis_extent(plan: Plan, index: str, tile: int) -> str:
+    """How many values of an index a grid enumerates, as an expression of sizes."""
+    declared = plan.operator.indices[index]
+    extent = f"({expression(declared.most or declared.extent, plan)})"
+    return f"({extent} / {tile})" if tile > 1 else extent
 
 
 def used_dtypes(lowering: Lowering) -> dict[str, str]:

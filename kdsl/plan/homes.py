@@ -13,11 +13,20 @@ from kdsl.plan.refusal import PlanRefused
 DEFAULT_MEMORY = {"cpu": "stack", "cuda": "registers"}
 
 
-def extents(operator: Operator, settings: Mapping[str, object]) -> dict[str, int]:
-    """The extent of every index that shapes tensors."""
-    return {
+def extents(operator: Operator, settings: Mapping[str, object], kernel: Kernel) -> dict[str, int]:
+    """The extent of every index that shapes tensors, inside one block: an index in tiles has a tile's."""
+    sizes = {
         name: evaluate(index.extent, settings) for name, index in operator.indices.items() if index.mode == "local"
     }
+    for axis in kernel.grid:
+        for index, tile in axis.indices:
+            if index in sizes and tile > 1:
+                if sizes[index] % tile:
+                    raise PlanRefused(
+                        "E120", f"`{index} by {tile}`: {sizes[index]} is not a multiple of {tile}", axis.span
+                    )
+                sizes[index] = tile
+    return sizes
 
 
 def tensor_indices(graph: Graph) -> dict[str, tuple[str, ...]]:
@@ -31,7 +40,7 @@ def place(
     operator: Operator, graph: Graph, kernel: Kernel, family: str, settings: Mapping[str, object], pins: Pins
 ) -> tuple[dict[str, Tensor], list[Decision]]:
     """The home of every tensor that the kernel makes; what the rule leaves out is decided here."""
-    sizes = extents(operator, settings)
+    sizes = extents(operator, settings, kernel)
     carried = {carry.tensor: carry for carry in graph.carries}
     tensors: dict[str, Tensor] = {}
     decisions: list[Decision] = []
@@ -42,7 +51,12 @@ def place(
         dtype, memory = _home(name, home, family, pins, decisions)
         span = home.span if home is not None else kernel.span
         scope = "call" if memory == "workspace" else "carried" if name in carried else "step"
-        tensors[name] = Tensor(name, indices, tuple(sizes[i] for i in indices), dtype, memory, scope, span)
+        attributes = home.attributes if home is not None else {}
+        tensors[name] = Tensor(
+            name, indices, tuple(sizes[i] for i in indices), dtype, memory, scope, span,
+            order=tuple(attributes.get("order", ())), pad=int(attributes.get("pad", 0)),
+            ring=int(attributes.get("ring", 1)),
+        )  # fmt: skip
     return tensors, decisions
 
 
@@ -54,7 +68,7 @@ def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str
         for read in stage.reads:
             if read.tensor in own or read.tensor in found:
                 continue
-            tensor = made.get(read.tensor)
+            tensor = made.get(f"{read.tensor}_for_{kernel.name}") or made.get(read.tensor)
             if tensor is None or tensor.scope != "call":
                 raise PlanRefused(
                     "E402", f"`{read.tensor}` goes to stage `{stage.name}` of kernel `{kernel.name}`, but the kernel"

@@ -46,7 +46,10 @@ def picture(plan: Plan) -> str:
 
 
 def _kernel_picture(plan: Plan, kernel: KernelPlan) -> list[str]:
-    grid = "; ".join(f"{axis} over {', '.join(indices)}" for axis, indices in kernel.grid)
+    grid = "; ".join(
+        f"{axis} over {', '.join(i if tile == 1 else f'{i} by {tile}' for i, tile in indices)}"
+        for axis, indices in kernel.grid
+    )
     width = 78
     body = [f"kernel {kernel.name}   grid {grid}"]
     body += [_stage_line(stage, kernel, "") for stage in kernel.prologue]

@@ -23,10 +23,24 @@ class Loop:
 
 
 @frozen
+class Fragment:
+    """A tensor in the registers of a warp, as operand `operand` of a matrix instruction holds it.
+
+    `rows` is the index dealt over the warps, `columns` the other one.
+    """
+
+    instruction: str
+    operand: str
+    rows: str
+    columns: str
+
+
+@frozen
 class Tensor:
     """A tensor of the kernel. `scope`: step (made anew in each step), carried, or call (workspace).
 
-    `shape` follows `indices`; `bytes` counts one instance.
+    `shape` follows `indices`, the operator's order; `order` is how it is stored, outermost first. `pad` widens
+    the rows by elements, `ring` keeps that many steps of it.
     """
 
     name: str
@@ -36,6 +50,10 @@ class Tensor:
     memory: str
     scope: str
     span: Span = field(repr=False, eq=False)
+    order: tuple[str, ...] = ()
+    pad: int = 0
+    ring: int = 1
+    fragment: Fragment | None = None
 
     @property
     def elements(self) -> int:
@@ -44,12 +62,18 @@ class Tensor:
             count *= extent
         return count
 
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Positions of `indices` in storage order."""
+        return tuple(self.indices.index(i) for i in self.order) if self.order else tuple(range(len(self.indices)))
+
 
 @frozen
 class PlannedStage:
-    """One sblock. `kind`: compute (a stage of the graph), round, load, commit or store.
+    """One sblock. `kind`: compute (a stage of the graph), copy, round, load, commit or store.
 
-    `source` is what a stage that is not the graph's copies from: a view, a tensor.
+    `source` is what a stage that is not the graph's copies from: a view, a tensor. A product has `left`, the
+    operand whose rows are the result's, as the matrix instruction takes it.
     `renamed` maps a tensor of the graph to the rounded copy that this stage reads instead.
     """
 
@@ -62,6 +86,7 @@ class PlannedStage:
     source: Read | None
     renamed: Mapping[str, str]
     span: Span = field(repr=False, eq=False)
+    left: str | None = None
 
     @property
     def scan(self) -> str | None:
@@ -86,12 +111,14 @@ class Decision:
 class KernelPlan:
     """One kernel: a grid of tasks, inside it at most one sequential index with a body, stages before and after.
 
-    `grid` lists the launch axes with the parallel indices they enumerate.
+    `grid` lists the launch axes with the indices they enumerate, each with its tile. `threads` is the shape of a
+    block, lanes first; empty on a CPU. `guarded` is a sequential index that the grid enumerates up to its bound:
+    blocks beyond its extent do nothing.
     """
 
     name: str
     parts: tuple[str, ...]
-    grid: tuple[tuple[str, tuple[str, ...]], ...]
+    grid: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     sequential: str | None
     carries: tuple[Carry, ...]
     tensors: Mapping[str, Tensor]
@@ -102,14 +129,27 @@ class KernelPlan:
     steps: tuple[Step, ...]
     decisions: tuple[Decision, ...]
     span: Span = field(repr=False, eq=False)
+    copies: tuple[PlannedStage, ...] = ()
+    threads: tuple[int, ...] = ()
+    guarded: str | None = None
 
     @property
     def stages(self) -> tuple[PlannedStage, ...]:
-        return self.prologue + self.body + self.commits + self.epilogue
+        return self.prologue + self.copies + self.body + self.commits + self.epilogue
 
     @property
-    def grid_indices(self) -> tuple[str, ...]:
-        return tuple(index for _, indices in self.grid for index in indices)
+    def grid_loops(self) -> tuple[str, ...]:
+        """Names of the grid's loops, outermost first; an index dealt in tiles gives `e.tile`."""
+        return tuple(grid_loop(index, tile) for _, indices in self.grid for index, tile in indices)
+
+    @property
+    def tiles(self) -> dict[str, int]:
+        """Indices that the grid deals in tiles."""
+        return {index: tile for _, indices in self.grid for index, tile in indices if tile > 1}
+
+
+def grid_loop(index: str, tile: int) -> str:
+    return f"{index}.tile" if tile > 1 else index
 
 
 @frozen

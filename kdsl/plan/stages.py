@@ -24,7 +24,7 @@ class KernelStages:
 def kernel_stages(
     operator: Operator, graph: Graph, kernel: Kernel, tensors: Mapping[str, Tensor], settings: Mapping[str, object]
 ) -> KernelStages:
-    sizes = extents(operator, settings)
+    sizes = extents(operator, settings, kernel)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
     renamed: dict[str, dict[str, str]] = {}
     for tensor, views in kernel.views.items():
@@ -49,9 +49,10 @@ def kernel_stages(
 
 
 def _copy(tensor: Tensor, home: Home) -> Tensor:
+    scope = "call" if home.memory == "workspace" else "step"
     return Tensor(
-        rounded_name(tensor.name, home), tensor.indices, tensor.shape, home.dtype or tensor.dtype, home.memory, "step",
-        home.span,
+        rounded_name(tensor.name, home), tensor.indices, tensor.shape, home.dtype or tensor.dtype, home.memory, scope,
+        home.span, tensor.order, int(home.attributes.get("pad", 0)),
     )  # fmt: skip
 
 

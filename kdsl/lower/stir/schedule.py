@@ -86,7 +86,7 @@ def schedule_kernel(function: KernelFunction, kernel: KernelPlan) -> ScheduledKe
     """Perform the plan's steps. Raises StepRefused with the rule's line."""
     schedule = fresh_schedule(function)
     names = {stage.name: tuple(l.index for l in stage.loops if l.kind != "scan") for stage in kernel.stages}
-    names[kernel.name] = kernel.grid_indices
+    names[kernel.name] = kernel.grid_loops
     nests = Nests(schedule, names)
     for step in kernel.steps:
         try:

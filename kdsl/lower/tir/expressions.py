@@ -71,6 +71,7 @@ class Scope:
     indices: Mapping[str, object]
     renamed: Mapping[str, str] = field(factory=dict)
     own: str | None = None  # the tensor of a scan, whose earlier elements its stage reads
+    offsets: Mapping[str, object] = field(factory=dict)  # where the block's tile of an index starts
     loads: list = field(factory=list)  # every buffer element read, in order
 
     @property
@@ -192,9 +193,18 @@ class Scope:
         value = self.load(self.signature.port(name), [as_index(i) for i in indices])
         return as_float(value) if is_float(value) else value
 
+    def shifted(self, index: str, value):
+        """An index of the block's tile as an index of the whole."""
+        return self.offsets[index] + as_index(value) if index in self.offsets else value
+
+    def inside(self, view: View, indices) -> Scope:
+        """The scope of a view's own expressions."""
+        whole = {index: self.shifted(index, value) for index, value in zip(view.indices, indices)}
+        return self.with_indices({**self.indices, **whole})
+
     def view(self, view: View, indices):
         """A window of a port: its value where the condition holds, else what the operator says."""
-        inside = self.with_indices({**self.indices, **dict(zip(view.indices, indices))})
+        inside = self.inside(view, indices)
         condition = inside.value(view.condition) if view.condition is not None else True
         loaded = inside.port(view.port, [inside.value(i) for i in view.port_indices])
         if is_number(condition):
@@ -205,7 +215,8 @@ class Scope:
         """The buffer of a graph tensor, and where in it these indices lie."""
         tensor = self.signature.kernel.tensors[name]
         if tensor.scope != "call":
-            return self.buffers[name], values or [0]
+            return self.buffers[name], [values[axis] for axis in tensor.stored] or [0]
+        values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         prefix = [
             self.value(index.slot) if index.slot is not None else self.indices[index.name]
             for index in workspace_axes(self.signature.plan)

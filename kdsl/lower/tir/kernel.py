@@ -31,7 +31,7 @@ from kdsl.lower.tvm import (
     op,
     tirx,
 )
-from kdsl.plan.model import KernelPlan, Plan, PlannedStage
+from kdsl.plan.model import KernelPlan, Plan, PlannedStage, grid_loop
 
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 
@@ -72,6 +72,7 @@ class KernelBuilder:
     signature: Signature
     buffers: dict[str, object] = field(factory=dict)
     outer: dict[str, object] = field(factory=dict)  # grid and sequential indices as block variables
+    offsets: dict[str, object] = field(factory=dict)  # where this block's tile of an index starts
 
     # ---- nesting ----
     def root(self):
@@ -84,17 +85,28 @@ class KernelBuilder:
 
     def grid_sblock(self):
         loops, variables = [], []
-        for name in self.kernel.grid_indices:
-            extent = self.extent(name)
-            loop, variable = Var(name, "int64"), Var(f"v_{name}", "int64")
+        for index, tile in (pair for _, indices in self.kernel.grid for pair in indices):
+            extent = self.grid_extent(index, tile)
+            loop, variable = Var(grid_loop(index, tile), "int64"), Var(f"v_{index}", "int64")
             loops.append((loop, extent))
             variables.append(IterVar(Range.from_min_extent(0, extent), variable, DATA_PARALLEL))
-            self.outer[name] = variable
+            if tile > 1:
+                self.offsets[index] = variable * tile
+            else:
+                self.outer[index] = variable
         body = sequence([*self.sblocks(self.kernel.prologue), self.step_loop(), *self.sblocks(self.kernel.epilogue)])
+        if self.kernel.guarded is not None:
+            body = tirx.IfThenElse(self.outer[self.kernel.guarded] < self.extent(self.kernel.guarded), body, None)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
         reads, writes = self.port_regions()
         block = SBlock(variables, reads, writes, self.kernel.name, body, alloc_buffers=carried)
         return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block))
+
+    def grid_extent(self, index: str, tile: int):
+        """How many values of an index the grid enumerates: of a sequential one, up to its bound."""
+        declared = self.plan.operator.indices[index]
+        extent = Scope(self.signature, self.buffers, {}).value(declared.most or declared.extent)
+        return as_index(extent // tile if is_number(extent) else extent)
 
     def step_loop(self):
         if self.kernel.sequential is None:
@@ -109,18 +121,20 @@ class KernelBuilder:
     def step_sblock(self, variables, values):
         """One step: the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
+        copies = self.sblocks(self.kernel.copies)
         stages = self.sblocks(self.kernel.body)
-        local = [t.name for t in self.kernel.tensors.values() if t.scope == "step" and t.name not in carries]
+        copied = {stage.tensor for stage in self.kernel.copies}
+        local = [n for n, t in self.kernel.tensors.items() if t.scope == "step" and n not in {*carries, *copied}]
         reads, writes = self.port_regions()
         reads += [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         moved = [whole(self.buffers[name]) for name in carries]
-        inner = SBlock([], reads, writes + moved, f"{self.kernel.name}_body", sequence(stages),
+        inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body", sequence(stages),
                        alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         commits = self.sblocks(self.kernel.commits)
-        body = sequence([SBlockRealize([], True, inner), *commits])
+        body = sequence([*copies, SBlockRealize([], True, inner), *commits])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes, f"{self.kernel.name}_step", body,
-                       alloc_buffers=[self.buffers[name] for name in carries])  # fmt: skip
+                       alloc_buffers=[self.buffers[name] for name in (*carries, *copied)])  # fmt: skip
         return SBlockRealize(values, True, block)
 
     def port_regions(self):
@@ -143,7 +157,7 @@ class KernelBuilder:
         variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in stage.loops}
         scope = Scope(
             self.signature, self.buffers, {**self.outer, **variables}, stage.renamed,
-            stage.tensor if stage.scan is not None else None,
+            stage.tensor if stage.scan is not None else None, self.offsets,
         )  # fmt: skip
         body, init, write = self.statements(stage, scope)
         inner = [loop for loop in stage.loops if loop.kind != "scan"]
@@ -206,7 +220,7 @@ class KernelBuilder:
 
     def store(self, view, stage: PlannedStage, scope: Scope, value):
         """Write through a view: only where its condition holds."""
-        inside = scope.with_indices({**scope.indices, **dict(zip(view.indices, (scope.indices[i] for i in stage.indices)))})
+        inside = scope.inside(view, [scope.indices[i] for i in stage.indices])
         buffer = self.signature.port(view.port, written=True)
         indices = [as_index(inside.value(i)) for i in view.port_indices]
         statement = write_element(buffer, indices, value)

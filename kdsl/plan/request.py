@@ -1,0 +1,51 @@
+"""What a target family gets to plan one kernel, and what every family answers in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from kdsl.check.model import Graph, Kernel, Operator, Target
+from kdsl.plan.model import Tensor
+from kdsl.plan.refusal import PlanRefused
+
+
+@frozen
+class KernelRequest:
+    """One kernel of a rule at a point: the part of the graph it computes, every static name, and the tensors that
+    the kernels before it made."""
+
+    operator: Operator
+    graph: Graph
+    kernel: Kernel
+    target: Target
+    settings: Mapping[str, object]
+    made: Mapping[str, Tensor]
+
+    @property
+    def grid(self) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+        return tuple((axis.axis, axis.indices) for axis in self.kernel.grid)
+
+    @property
+    def gridded(self) -> set[str]:
+        return {index for axis in self.kernel.grid for index, _ in axis.indices}
+
+    @property
+    def sequential(self) -> str | None:
+        """The index the kernel steps through: what its carries run over, or the one left outside the grid."""
+        over = {carry.over for carry in self.graph.carries}
+        if len(over) > 1:
+            raise PlanRefused(
+                "E137", f"kernel `{self.kernel.name}` carries over {' and '.join(sorted(over))}", self.kernel.span
+            )
+        if over:
+            return over.pop()
+        left = [n for n, i in self.operator.indices.items() if i.mode == "sequential" and n not in self.gridded]
+        return left[0] if left else None
+
+    @property
+    def guarded(self) -> str | None:
+        """A sequential index that the grid enumerates."""
+        indices = self.operator.indices
+        return next((name for name in self.gridded if indices[name].mode == "sequential"), None)
