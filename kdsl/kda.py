@@ -18,7 +18,6 @@ from kdsl.bundle.load import Bundle
 from kdsl.runtime.arguments import read_flags, torch_module
 from kdsl.runtime.chunk import chunk_call
 from kdsl.runtime.decode import decode_call
-from kdsl.runtime.errors import ArgumentValueError
 from kdsl.runtime.launch import launch
 from kdsl.runtime.request import Call, CallRequest
 from kdsl.runtime.shelf import Shelf
@@ -89,31 +88,15 @@ def chunk_kda(
     """
     torch = torch_module()
     flags = read_flags(
-        scale=scale,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
-        use_gate_in_kernel=use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
-        allow_neg_eigval=allow_neg_eigval,
-        safe_gate=safe_gate,
-        lower_bound=lower_bound,
-        state_v_first=state_v_first,
+        scale=scale, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_gate_in_kernel=use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel, allow_neg_eigval=allow_neg_eigval,
+        safe_gate=safe_gate, lower_bound=lower_bound, state_v_first=state_v_first,
         transpose_state_layout=transpose_state_layout,
-    )
+    )  # fmt: skip
     call, o, final_state = chunk_call(
-        torch,
-        flags,
-        q,
-        k,
-        v,
-        g,
-        beta,
-        A_log=A_log,
-        dt_bias=dt_bias,
-        initial_state=initial_state,
-        cu_seqlens=cu_seqlens,
-        output_final_state=output_final_state,
-        check_values=check_values,
-    )
+        torch, flags, q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, initial_state=initial_state,
+        cu_seqlens=cu_seqlens, output_final_state=output_final_state, check_values=check_values,
+    )  # fmt: skip
     _run(call)
     return o, final_state
 
@@ -161,41 +144,18 @@ def fused_recurrent_kda(
     (it waits for the device); without it an index beyond the pool skips its row. Raises as `chunk_kda`.
     """
     torch = torch_module()
-    if cu_seqlens is not None:
-        raise ArgumentValueError(
-            "cu_seqlens",
-            "a tensor",
-            "None, because decoding takes N rows of equal length",
-            "reshape packed inputs [1, N * T, ...] to [N, T, ...], or use chunk_kda for unequal lengths",
-        )
     flags = read_flags(
-        scale=scale,
-        use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
-        use_gate_in_kernel=use_gate_in_kernel,
-        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
-        allow_neg_eigval=allow_neg_eigval,
-        safe_gate=safe_gate,
-        lower_bound=lower_bound,
-        state_v_first=state_v_first,
+        scale=scale, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_gate_in_kernel=use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel, allow_neg_eigval=allow_neg_eigval,
+        safe_gate=safe_gate, lower_bound=lower_bound, state_v_first=state_v_first,
         transpose_state_layout=transpose_state_layout,
-    )
+    )  # fmt: skip
     call, o, pool = decode_call(
-        torch,
-        flags,
-        q,
-        k,
-        v,
-        g,
-        beta,
-        A_log=A_log,
-        dt_bias=dt_bias,
-        initial_state=initial_state,
-        ssm_state_indices=ssm_state_indices,
-        num_accepted_tokens=num_accepted_tokens,
-        inplace_final_state=inplace_final_state,
-        slot_zero_is_real=slot_zero_is_real,
-        check_values=check_values,
-    )
+        torch, flags, q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, initial_state=initial_state,
+        cu_seqlens=cu_seqlens, ssm_state_indices=ssm_state_indices,
+        num_accepted_tokens=num_accepted_tokens, inplace_final_state=inplace_final_state,
+        slot_zero_is_real=slot_zero_is_real, check_values=check_values,
+    )  # fmt: skip
     _run(call)
     return o, pool if output_final_state else None
 

@@ -33,7 +33,7 @@ _LEFTOVER_SECONDS = 24 * 3600.0
 _log = logging.getLogger("kdsl.bundle.cache")
 
 
-@attrs.frozen
+@attrs.define(slots=False)
 class CacheKeyError(BundleError, ValueError):
     """A key that is no sha256 in hex."""
 

@@ -1,4 +1,7 @@
-"""What can be wrong with a bundle. Every error says what was found, what was needed and what to do."""
+"""What can be wrong with a bundle. Every error says what was found, what was needed and what to do.
+
+Not frozen: Python itself writes to an exception, and so does unpickling one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ class BundleError(Exception):
     """Base of every error about a bundle on disk or the text inside it."""
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class ManifestError(BundleError):
     """The manifest is not what the schema asks for. `path` is the place in the document: `variants[0].id`."""
 
@@ -22,7 +25,7 @@ class ManifestError(BundleError):
         return f"manifest at {self.path}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class ExpressionError(BundleError):
     """A size expression or a claim that cannot be read or has no value. `position` counts from 0, or is
     -1.
@@ -39,7 +42,7 @@ class ExpressionError(BundleError):
         return f"expression `{self.text}`{place}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class NotABundle(BundleError):
     """There is no bundle at the path."""
 
@@ -52,7 +55,7 @@ class NotABundle(BundleError):
         return f"{self.bundle}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class UnsafePath(BundleError):
     """A name in a bundle that could reach outside its folder: `..`, an absolute path, a symbolic link."""
 
@@ -66,7 +69,7 @@ class UnsafePath(BundleError):
         return f"{self.bundle}: `{self.name}` is {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class TamperedBundle(BundleError):
     """The files are not those the manifest lists. `changed` holds (name, found sha256, needed sha256)."""
 
@@ -88,7 +91,7 @@ class TamperedBundle(BundleError):
         )
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class WrongMachine(BundleError):
     """No variant of the bundle was built for this machine. `shortfalls` has one line for each variant."""
 
@@ -102,7 +105,7 @@ class WrongMachine(BundleError):
         )
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class BundleExists(BundleError):
     """Writing would replace a bundle that is already there."""
 

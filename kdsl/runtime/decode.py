@@ -34,6 +34,7 @@ def decode_call(
     A_log: Any,
     dt_bias: Any,
     initial_state: Any,
+    cu_seqlens: Any,
     ssm_state_indices: Any,
     num_accepted_tokens: Any,
     inplace_final_state: bool,
@@ -51,13 +52,7 @@ def decode_call(
     tables = {"ssm_state_indices": ssm_state_indices, "num_accepted_tokens": num_accepted_tokens}
     target = read_target(torch, inputs | optional | tables)
     sizes = read_sizes(torch, "N", q, k, v, g, beta)
-    if not 1 <= sizes["T"] <= LONGEST:
-        raise ArgumentValueError(
-            "q",
-            f"T = {sizes['T']} tokens for each row",
-            f"T from 1 to {LONGEST}",
-            "use chunk_kda for other lengths",
-        )
+    _check_rows(cu_seqlens, sizes)
     views = {name: TensorView.from_torch(tensor) for name, tensor in inputs.items()}
     views.update(gate_views(torch, flags.gate, A_log, dt_bias, sizes))
     pool = _pool(
@@ -77,6 +72,23 @@ def decode_call(
     options["slot_zero_is_real"] = bool(slot_zero_is_real) or indices is None
     given = {name: name in views for name in ("dt_bias", "ssm_state_indices", "num_accepted_tokens")}
     return Call(OPERATOR, target, views, options, sizes, flags.scalars(sizes["K"]), given), o, pool
+
+
+def _check_rows(cu_seqlens: Any, sizes: dict[str, int]) -> None:
+    if cu_seqlens is not None:
+        raise ArgumentValueError(
+            "cu_seqlens",
+            "a tensor",
+            "None, because decoding takes N rows of equal length",
+            "reshape packed inputs [1, N * T, ...] to [N, T, ...], or use chunk_kda for unequal lengths",
+        )
+    if not 1 <= sizes["T"] <= LONGEST:
+        raise ArgumentValueError(
+            "q",
+            f"T = {sizes['T']} tokens for each row",
+            f"T from 1 to {LONGEST}",
+            "use chunk_kda for other lengths",
+        )
 
 
 def _pool(

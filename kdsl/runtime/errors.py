@@ -1,11 +1,14 @@
-"""What can be wrong with a call. Every error says what was found, what was needed and what to do."""
+"""What can be wrong with a call. Every error says what was found, what was needed and what to do.
+
+Not frozen: Python itself writes to an exception, and so does unpickling one.
+"""
 
 from __future__ import annotations
 
 import attrs
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class ArgumentValueError(ValueError):
     """An argument of the right type whose shape, device, value or combination does not fit."""
 
@@ -18,7 +21,7 @@ class ArgumentValueError(ValueError):
         return f"{self.argument}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class ArgumentTypeError(TypeError):
     """An argument of the wrong type or dtype."""
 
@@ -31,7 +34,7 @@ class ArgumentTypeError(TypeError):
         return f"{self.argument}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class LaunchError(RuntimeError):
     """A launch whose tensors, sizes, scalars or flags are not what the variant's kernels take."""
 
@@ -46,7 +49,7 @@ class LaunchError(RuntimeError):
         return f"{what}: found {self.found}; needed {self.needed}; {self.remedy}"
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class MissingTorch(ImportError):
     """The functions on tensors need PyTorch."""
 
@@ -58,7 +61,7 @@ class MissingTorch(ImportError):
         )
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False)
 class NoVariant(RuntimeError):
     """No variant takes the call. `refusals` has one line for each variant that was looked at."""
 

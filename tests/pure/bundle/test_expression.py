@@ -156,7 +156,9 @@ def test_errors_point_at_the_place(text, position, found):
     assert caught.value.found.startswith(found)
 
 
-@pytest.mark.parametrize("text", ["2 ** 63", "4294967296 * 4294967296", "3 ** 10000000", "2 ** -1", "1 % 0"])
+@pytest.mark.parametrize(
+    "text", ["2 ** 63", "4294967296 * 4294967296", "3 ** 4000000000000000000", "2 ** -1", "1 % 0"]
+)
 def test_values_that_do_not_exist(text):
     with pytest.raises(ExpressionError):
         parse(text).evaluate({})

@@ -56,6 +56,9 @@ def test_an_existing_bundle_is_replaced_only_on_request(bundle_path, manifest):
     with pytest.raises(BundleExists, match="replace=True"):
         write_bundle(bundle_path, manifest(), {LIBRARY: b"new"})
     assert read_bundle(bundle_path).digest == before
+    bundle_path.with_name("empty.kdsb").mkdir()
+    with pytest.raises(BundleExists):
+        write_bundle(bundle_path.with_name("empty.kdsb"), manifest(), {LIBRARY: b"new"})
     write_bundle(bundle_path, manifest(), {LIBRARY: b"new"}, replace=True)
     assert read_bundle(bundle_path).digest != before
 

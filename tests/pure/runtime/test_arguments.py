@@ -1,5 +1,6 @@
 """Every wrong argument of the two functions is refused by name, with what it is and what it has to be."""
 
+import pickle
 import sys
 
 import pytest
@@ -310,3 +311,11 @@ def test_without_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingTorch, match=r"needed torch .*pip install kdsl\[run\]"):
         chunk_kda(None, None, None, None, None)
+
+
+def test_errors_can_be_pickled_and_annotated():
+    first = ArgumentValueError("q", "this", "that", "do so")
+    first.add_note("more") if hasattr(first, "add_note") else None
+    again = pickle.loads(pickle.dumps(first))
+    assert str(again) == str(first) == "q: found this; needed that; do so"
+    assert again.argument == "q" and isinstance(again, ValueError)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kdsl.kda import chunk_kda
+from kdsl.runtime.chunk import _cu_seqlens as boundaries
 
 pytestmark = pytest.mark.usefixtures("gcc", "compiler")
 H, HV, D = 2, 4, 32
@@ -74,6 +75,18 @@ def test_the_comparison_sees_a_wrong_input(reference):
     with pytest.raises(AssertionError):
         part = [as_float64(x[name][0]) for name in ("q", "k", "v", "g", "beta")]
         check(o[0], reference(*part, as_float64(x["initial_state"][0]))[0])
+
+
+def test_k08_one_call_or_four_that_pass_the_state_on():
+    x = draw(length=256)
+    whole, final = chunk_kda(**x, output_final_state=True)
+    state, outputs = x["initial_state"], []
+    for begin in range(0, 256, 64):
+        part = {name: x[name][:, begin : begin + 64] for name in ("q", "k", "v", "g", "beta")}
+        o, state = chunk_kda(**part, initial_state=state, output_final_state=True)
+        outputs.append(o)
+    assert torch.equal(torch.cat(outputs, 1), whole) and torch.equal(state, final)
+    assert not torch.equal(outputs[3], chunk_kda(**part)[0])
 
 
 @pytest.mark.parametrize("name", ["bf16", "f16"])
@@ -320,6 +333,25 @@ def test_bad_boundaries_stay_inside_the_tensors(cuts):
         chunk_kda(**x, cu_seqlens=torch.tensor(cuts), check_values=True)
     o, final = chunk_kda(**x, cu_seqlens=torch.tensor(cuts), output_final_state=True)
     assert torch.isfinite(o).all() and torch.isfinite(final).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ([0, 7, 7, 20], [0, 7, 7, 20]),
+        ([0, 15, 5, 20], [0, 15, 15, 20]),
+        ([3, 15, 16, 18], [0, 15, 16, 20]),
+        ([-(2**60), 2**60, 4, 20], [0, 20, 20, 20]),
+        ([9], [0]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_kernels_see_boundaries_that_are_in_order(given, used, dtype):
+    if dtype is torch.int32:
+        given = [max(-(2**31), min(2**31 - 1, value)) for value in given]
+    sizes = {"B": 1, "T": used[-1]}
+    seen = boundaries(torch, torch.tensor(given, dtype=dtype), sizes, False)
+    assert seen.tolist() == used and seen.dtype == torch.int64 and seen.is_contiguous()
 
 
 def test_good_boundaries_pass_the_check():

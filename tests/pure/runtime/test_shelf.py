@@ -8,15 +8,17 @@ import sys
 import threading
 import time
 
+import attrs
 import pytest
 import torch
 
 import kdsl
 from kdsl import kda
-from kdsl.bundle import Machine, TamperedBundle, WrongMachine, this_machine
+from kdsl.bundle import Machine, TamperedBundle, WrongMachine, read_bundle, this_machine
 from kdsl.bundle import manifest as m
 from kdsl.kda import chunk_kda, use_bundle
-from kdsl.runtime import LaunchError, NoVariant
+from kdsl.runtime import CallRequest, LaunchError, NoVariant
+from kdsl.runtime.request import static_refusal
 
 pytestmark = pytest.mark.usefixtures("gcc")
 H, HV, D = 2, 2, 32
@@ -178,6 +180,24 @@ def test_tensors_that_only_one_side_has(no_compiler, tmp_path, build_kda):
             **draw(), use_gate_in_kernel=True, lower_bound=-5.0, A_log=torch.zeros(HV),
             initial_state=torch.zeros(1, HV, D, D, dtype=torch.bfloat16),
         )  # fmt: skip
+
+
+def test_a_tensor_that_the_variant_always_reads(plain):
+    bundle = read_bundle(plain("a"))
+    (variant,) = bundle.manifest.variants
+    (kernel,) = variant.kernels
+    arguments = [argument for argument in kernel.arguments if argument != m.GivenArgument("initial_state")]
+    strict = attrs.evolve(variant, kernels=[attrs.evolve(kernel, arguments=arguments)])
+    dtypes = dict.fromkeys(("q", "k", "v", "g", "beta", "o"), "f32")
+
+    def refusal(variant, dtypes):
+        request = CallRequest("kda.chunk_forward", "cpu", dtypes, PLAIN, {}, {})
+        return static_refusal("kda.chunk_forward", variant, request, this_machine())
+
+    assert refusal(strict, dtypes) == "initial_state is not given, the variant needs it"
+    assert refusal(strict, {**dtypes, "initial_state": "f32"}) == ""
+    assert refusal(variant, dtypes) == ""
+    assert refusal(variant, {**dtypes, "A_log": "f32"}) == "A_log is given, the variant takes none"
 
 
 def test_k04_a_precomputed_gate_under_a_rule_for_bounded_gates(no_compiler, plain):
