@@ -75,6 +75,9 @@ class Index:
     extent: Expr
     mode: str  # "parallel" | "sequential" | "local"
     span: Span = field(repr=False, eq=False)
+    slot: Expr | None = None  # where a tensor of this step lies in a workspace, of `slots` in all
+    slots: Expr | None = None
+    most: Expr | None = None  # a bound of the extent that is known when a kernel is launched
 
 
 @frozen

@@ -94,7 +94,7 @@ def _definition(line: n.Definition) -> Definition:
 
 def _indices(line: n.Index):
     for name in line.names:
-        yield Index(name.text, line.extent, line.mode or "local", name.span)
+        yield Index(name.text, line.extent, line.mode or "local", name.span, line.slot, line.slots, line.most)
 
 
 def _view(line: n.View) -> View:

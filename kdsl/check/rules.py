@@ -21,7 +21,7 @@ def resolve_rule(declaration: n.Rule) -> Rule:
     for line in block(declaration.items, "choose"):
         for name in line.names:
             choices[name.text] = domain_values(line.values, {})
-            defaults[name.text] = evaluate(line.default, {}) if line.default is not None else choices[name.text][0]
+            defaults[name.text] = form_setting(line.default, {}) if line.default is not None else choices[name.text][0]
     return Rule(
         name=declaration.name.text,
         operator=declaration.operator.text,
@@ -54,7 +54,7 @@ def rule_at(
     """The rule with every tactic expanded and every value known that does not depend on a call."""
     env: dict[str, object] = {f"target.{name}": value for name, value in target.fields.items()}
     env.update(choices)
-    form = {name: _setting(value, env) for name, value in rule.form.items()}
+    form = {name: form_setting(value, env) for name, value in rule.form.items()}
     env.update(form)
     ensure = list(rule.ensure)
     for apply in rule.applied:
@@ -68,12 +68,14 @@ def rule_at(
     return RulePoint(rule, target, dict(choices), form, tuple(kernels), tuple(ensure), rule.measure)
 
 
-def _setting(value: n.Expr, env: Mapping[str, object]):
+def form_setting(value: n.Expr, env: Mapping[str, object]):
     """A form's value: a number, a choice's value, or the name of an alternative."""
     if isinstance(value, n.Name) and value.text not in env:
         return value.text
+    if isinstance(value, n.Group):
+        return form_setting(value.inner, env)
     if isinstance(value, n.Conditional):
-        return _setting(value.then if evaluate(value.condition, env) else value.otherwise, env)
+        return form_setting(value.then if evaluate(value.condition, env) else value.otherwise, env)
     return evaluate(value, env)
 
 
@@ -171,11 +173,11 @@ def _homes(line: n.Placement, env) -> Iterator[Home]:
     readers = tuple(r.text for r in line.readers)
     dtype = line.dtype.text if line.dtype is not None else None
     for name in line.names:
-        yield Home(name.text, readers, dtype, line.memory, attributes, line.span)
+        yield Home(name.text, readers, dtype, line.memory, attributes, name.span)
 
 
 def _computations(line: n.Computation, env) -> Iterator[Computation]:
     attributes = _attributes(line.attributes, env)
     instruction = line.instruction.text if line.instruction is not None else None
     for stage in line.stages:
-        yield Computation(stage.text, instruction, attributes, line.span)
+        yield Computation(stage.text, instruction, attributes, stage.span)

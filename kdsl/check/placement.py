@@ -1,0 +1,311 @@
+"""Where tensors live at one point: memories, fragments, dtypes, layouts, readers."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from kdsl.check.findings import a, listed
+from kdsl.check.model import DTYPE_BYTES, Carry, Home, Operator, Stage
+from kdsl.check.points import KernelAtPoint, Point
+from kdsl.check.schedule import missing_feature, positive
+from kdsl.source.diagnostic import Diagnostic, Evidence, Label
+from kdsl.source.span import Span
+from kdsl.syntax import nodes as n
+
+MEMORIES = {"cpu": ("stack", "workspace", "global"), "cuda": ("registers", "shared", "workspace", "global")}
+SWIZZLES = (32, 64, 128)
+FITS = {"swizzle": ("shared", "workspace"), "pad": ("shared", "workspace", "stack"), "ring": ("shared", "registers"),
+        "as": ("registers", "tensor_memory", "shared"), "alias": ("shared", "stack"), "lanes": ("registers",)}  # fmt: skip
+ASYNCHRONOUS = ("cp.async", "cp.async.bulk", "tma")
+
+
+def memories(point: Point) -> tuple[str, ...]:
+    """What tensors can live in on the target."""
+    found = MEMORIES.get(point.target.family, ())
+    return (*found, "tensor_memory") if "tensor_memory_columns" in point.target.fields else found
+
+
+def tensor_shapes(kernel: KernelAtPoint) -> dict[str, tuple[str, ...]]:
+    """Indices of every tensor that the kernel's stages and carries make or read from the graph."""
+    found: dict[str, tuple[str, ...]] = {}
+    for made in kernel.graph.stages:
+        found.setdefault(made.stage.tensor, made.stage.indices)
+    for carried in kernel.graph.carries:
+        found.setdefault(carried.carry.tensor, carried.carry.indices)
+    return found
+
+
+def known_tensors(point: Point, kernel: KernelAtPoint) -> dict[str, tuple[str, ...]]:
+    """As `tensor_shapes`, with what other kernels make and this one reads, and the views."""
+    found = tensor_shapes(kernel)
+    every = {made.stage.tensor: made.stage.indices for made in point.graph.stages}
+    every.update({carried.carry.tensor: carried.carry.indices for carried in point.graph.carries})
+    every.update({name: view.indices for name, view in point.rule.operator.views.items()})
+    reads = [read.tensor for made in kernel.graph.stages for read in made.stage.reads]
+    reads += [end.tensor for c in kernel.graph.carries for end in (c.carry.start, c.carry.end) if end is not None]
+    reads += [c.carry.next for c in kernel.graph.carries]
+    for name in reads:
+        if name in every:
+            found.setdefault(name, every[name])
+    return found
+
+
+def allowed_dtypes(operator: Operator, tensor: str, point: Point) -> tuple[str, ...]:
+    """What a home may store: f32, what the operator lets a rule round to, and a port's own dtypes."""
+    found = ["f32", *operator.rounding.get(tensor, ())]
+    view = operator.views.get(tensor)
+    if view is not None and view.port in operator.ports:
+        found += port_dtypes(point, view.port)
+    return tuple(dict.fromkeys(found))
+
+
+def port_dtypes(point: Point, name: str) -> tuple[str, ...]:
+    """Dtypes of a port that every call the rule takes can have: one if the rule asks for one."""
+    for claim in point.rule.require:
+        predicate = claim.predicate
+        if isinstance(predicate, n.Typed) and name in [x.text for x in predicate.names]:
+            return tuple(d.name for d in predicate.dtypes if not d.like)
+    return ()
+
+
+def check_placement(point: Point, kernel: KernelAtPoint) -> None:
+    tensors = known_tensors(point, kernel)
+    for line in kernel.nodes("place"):
+        _Line(point, kernel, line, tensors).run()
+
+
+@define
+class _Line:
+    point: Point
+    kernel: KernelAtPoint
+    line: n.Placement
+    tensors: dict[str, tuple[str, ...]]
+
+    def run(self) -> None:
+        there = [name for name in self.line.names if self.present(name)]
+        if not self.memory():
+            return
+        self.fits()
+        self.engine()
+        self.numbers()
+        for name in there:
+            self.dtype(name)
+            self.fragment(name)
+            self.layout(name)
+            self.readers(name)
+
+    def attribute(self, kind: str) -> n.Attribute | None:
+        return next((x for x in self.line.attributes if x.kind == kind), None)
+
+    def present(self, name: n.Id) -> bool:
+        if name.text in self.tensors:
+            return True
+        makers = [s for s in self.point.rule.graph.stages if s.stage.tensor == name.text]
+        guards = [", ".join(f"{k} = {v}" for k, v in s.guards if k in self.point.form) for s in makers]
+        reason = f"no stage of `{self.kernel.name}` makes or reads it"
+        if makers and not any(s.stage.tensor == name.text for s in self.point.graph.stages) and all(guards):
+            reason = f"it is there only with {guards[0]}"
+        labels = tuple(Label(s.node.name.span, "made here") for s in makers[:1])
+        self.point.report(Diagnostic("E404", f"tensor `{name.text}` is not in kernel `{self.kernel.name}`: {reason}",
+                                     name.span, labels=labels,
+                                     help=("drop it here, or change the form or the parts",)), everywhere=True)  # fmt: skip
+        return False
+
+    # ---- memory ----
+    def memory(self) -> bool:
+        known = memories(self.point)
+        if self.line.memory in known:
+            return True
+        at = self.line.names[0].span
+        self.point.report(Diagnostic(
+            "E211", f"{self.point.target.name} has no {self.line.memory} for `{self.line.names[0].text}`", at,
+            label=f"in {self.line.memory}", observed=self.line.memory, required=listed(known),
+            labels=(Label(self.point.target.declaration.name.span, "the target"),), evidence=Evidence.PROVED,
+            help=(f"place it in {known[0]}",) if known else ()))  # fmt: skip
+        return False
+
+    def fits(self) -> None:
+        for attribute in self.line.attributes:
+            known = FITS.get(attribute.kind)
+            if known is not None and self.line.memory not in known:
+                self.wrong(attribute, f"`{attribute.kind}` says nothing about {self.line.memory}",
+                           self.line.memory, listed(known))  # fmt: skip
+        pad, swizzle = self.attribute("pad"), self.attribute("swizzle")
+        if pad is not None and swizzle is not None and self.point.value(pad.value) != 0:
+            self.wrong(pad, "padded rows cannot be swizzled as well", "pad and swizzle", "one of the two", swizzle.span)
+
+    def wrong(self, attribute: n.Attribute, message: str, found: str, needed: str, other: Span | None = None) -> None:
+        labels = (Label(other, "with this"),) if other is not None else ()
+        self.point.report(Diagnostic("E310", message, attribute.span, observed=found, required=needed, labels=labels,
+                                     evidence=Evidence.PROVED, help=("drop it",)))  # fmt: skip
+
+    def engine(self) -> None:
+        via = self.attribute("via")
+        if via is None or via.name is None or via.name.text.startswith(("ld.", "st.")):
+            return
+        if via.name.text not in self.point.target.has:
+            self.point.report(missing_feature(self.point, via.name.text, via.name.span))
+        elif via.name.text in ASYNCHRONOUS and self.line.memory not in ("shared", "global"):
+            self.wrong(via, f"`{via.name.text}` copies into shared memory, not {a(self.line.memory)}", self.line.memory,
+                       "shared")  # fmt: skip
+        size = self.point.value(via.value)
+        if via.name.text == "cp.async" and isinstance(size, int) and size not in (4, 8, 16):
+            self.wrong(via, f"`cp.async` cannot copy {size} bytes", f"{size} bytes", "4, 8 or 16 bytes")
+
+    def numbers(self) -> None:
+        for kind, least in (("ring", 1), ("pad", 0)):
+            attribute = self.attribute(kind)
+            if attribute is not None:
+                positive(self.point, attribute.value, f"`{kind}`", attribute.span, least)
+        swizzle = self.attribute("swizzle")
+        width = self.point.value(swizzle.value) if swizzle is not None else None
+        if isinstance(width, int) and width not in SWIZZLES:
+            self.point.report(Diagnostic("E123", f"there is no swizzle of {width} bytes", swizzle.span, observed=str(width),
+                                         required=listed(SWIZZLES), evidence=Evidence.PROVED))  # fmt: skip
+
+    # ---- dtypes ----
+    def dtype(self, name: n.Id) -> None:
+        if self.line.dtype is None:
+            return
+        found = self.line.dtype.text
+        operator = self.point.rule.operator
+        carries = [c.carry for c in self.kernel.graph.carries if name.text in (c.carry.tensor, c.carry.next)]
+        if carries and not self.line.readers and found != "f32":
+            self.carried(name, found, carries[0])
+            return
+        allowed = allowed_dtypes(operator, name.text, self.point)
+        if found in allowed:
+            return
+        view = operator.views.get(name.text)
+        if view is not None and found in ("bf16", "f16"):
+            help_ = f"ask for it in `require`: `{view.port} : {found}`"
+        else:
+            help_ = "keep it in f32; the operator lets a rule round " + listed(operator.rounding, 6)
+        self.point.report(Diagnostic(
+            "E308", f"`{name.text}` may not be stored as {found}", name.span, label=f"as {found}", observed=found,
+            required=listed(allowed), labels=self.declared(name.text), evidence=Evidence.PROVED, help=(help_,)))  # fmt: skip
+
+    def carried(self, name: n.Id, found: str, carry: Carry) -> None:
+        copies = self.point.rule.operator.rounding.get(name.text, ())
+        help_ = f"`{name.text} : f32`, and a rounded copy for its readers: `{name.text} for ... : {found}`"
+        self.point.report(Diagnostic(
+            "E308", f"`{name.text}` is carried over `{carry.over}` and stays f32", name.span, label=f"as {found}",
+            observed=found, required="f32", labels=(Label(carry.span, "carried here"),), evidence=Evidence.PROVED,
+            help=(help_ if found in copies else "a rounding at every step would add up",)))  # fmt: skip
+
+    def declared(self, tensor: str) -> tuple[Label, ...]:
+        made = [s.node.name.span for s in self.point.rule.graph.stages if s.stage.tensor == tensor]
+        view = self.point.rule.operator.views.get(tensor)
+        spans = made[:1] or ([view.span] if view is not None else [])
+        return tuple(Label(span, "declared here") for span in spans)
+
+    # ---- fragments and layout ----
+    def fragment(self, name: n.Id) -> None:
+        attribute = self.attribute("as")
+        if attribute is None or attribute.name is None:
+            return
+        instruction, _, operand = attribute.name.text.rpartition(".")
+        if instruction not in self.point.target.has:
+            self.point.report(missing_feature(self.point, instruction, attribute.name.span))
+            return
+        resolved = self.point.rule.declarations.right_instructions.get(instruction)
+        node = resolved.operands.get(operand) if resolved is not None else None
+        if node is None:
+            return
+        if self.line.memory not in node.memories:
+            self.wrong(attribute, f"operand {operand} of `{instruction}` is not read from {self.line.memory}",
+                       self.line.memory, listed(node.memories), node.span)  # fmt: skip
+        dtypes = [d.name for d in node.dtypes]
+        if self.line.dtype is not None and self.line.dtype.text not in dtypes:
+            self.point.report(Diagnostic(
+                "E308", f"operand {operand} of `{instruction}` is not {self.line.dtype.text}", self.line.dtype.span,
+                observed=self.line.dtype.text, required=listed(dtypes), labels=(Label(node.span, "the operand"),),
+                evidence=Evidence.PROVED))  # fmt: skip
+
+    def layout(self, name: n.Id) -> None:
+        indices = self.tensors[name.text]
+        order = self.attribute("order")
+        if order is not None and sorted(i.text for i in order.names) != sorted(indices):
+            self.point.report(Diagnostic("E126", f"`order` of `{name.text}` must name each of its indices once", order.span,
+                                         observed=listed(i.text for i in order.names), required=listed(indices),
+                                         labels=self.declared(name.text), evidence=Evidence.PROVED))  # fmt: skip
+        lanes = self.attribute("lanes")
+        for axis in lanes.axes if lanes is not None else ():
+            if axis.index.text not in indices:
+                self.point.report(Diagnostic("E121", f"`lanes {axis.index.text}`: `{name.text}` has no such index", axis.span,
+                                             observed=axis.index.text, required=listed(indices)))  # fmt: skip
+        self.swizzle(name, indices)
+        self.alias(name)
+
+    def swizzle(self, name: n.Id, indices: tuple[str, ...]) -> None:
+        attribute = self.attribute("swizzle")
+        width = self.point.value(attribute.value) if attribute is not None else None
+        if width not in SWIZZLES or not indices:
+            return
+        row = row_bytes(self.point, self.kernel, name.text, indices, self.line)
+        if row is not None and row < width:
+            fitting = [s for s in SWIZZLES if s <= row]
+            help_ = f"`swizzle {fitting[-1]}` fits" if fitting else "use `pad 8` instead"
+            self.point.report(Diagnostic("E305", f"`{name.text}` has rows of {row} bytes, swizzle {width} needs rows of at "
+                                         f"least {width}", attribute.span, observed=f"{row} bytes",
+                                         required=f"at least {width} bytes", evidence=Evidence.PROVED,
+                                         help=(help_,)))  # fmt: skip
+
+    def alias(self, name: n.Id) -> None:
+        attribute = self.attribute("alias")
+        if attribute is None or attribute.name is None:
+            return
+        other = self.kernel.kernel.homes.get(attribute.name.text)
+        if attribute.name.text == name.text or other is None:
+            what = "itself" if other is not None else f"`{attribute.name.text}`, which has no home in `{self.kernel.name}`"
+            self.wrong(attribute, f"`{name.text}` cannot lie over {what}", attribute.name.text, "another placed tensor")
+        elif other.memory != self.line.memory:
+            self.wrong(attribute, f"`{attribute.name.text}` lives in {other.memory}, not in {self.line.memory}", other.memory,
+                       self.line.memory, other.span)  # fmt: skip
+
+    # ---- readers ----
+    def readers(self, name: n.Id) -> None:
+        for reader in self.line.readers:
+            stages = [s.stage for s in self.kernel.graph.stages if s.stage.name == reader.text]
+            if stages and not any(reads(stage, name.text) for stage in stages):
+                self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads `{name.text}`", reader.span,
+                                             labels=(Label(stages[0].span, "the stage"),), evidence=Evidence.PROVED,
+                                             observed=listed(r.tensor for r in stages[0].reads) or "nothing",
+                                             required=name.text, help=("drop it after `for`",)))  # fmt: skip
+
+
+def reads(stage: Stage, tensor: str) -> bool:
+    return any(read.tensor == tensor for read in stage.reads)
+
+
+def row_bytes(point: Point, kernel: KernelAtPoint, tensor: str, indices: tuple[str, ...], line) -> int | None:
+    """Bytes of one row as stored: the innermost extent that the kernel's block holds; None if it varies."""
+    home: Home | None = kernel.kernel.homes.get(tensor)
+    dtype = line.dtype.text if line.dtype is not None else (home.dtype if home is not None and home.dtype else None)
+    if dtype is None:
+        dtype = stored_elsewhere(point, tensor)
+    extent = block_extent(point, kernel, indices[-1])
+    return extent * DTYPE_BYTES[dtype] if extent is not None and dtype is not None else None
+
+
+def stored_elsewhere(point: Point, tensor: str) -> str | None:
+    """The dtype in which another kernel stores the tensor, or the one dtype of the port behind a view."""
+    for kernel in point.kernels:
+        for home in (*kernel.kernel.views.get(tensor, ()), kernel.kernel.homes.get(tensor)):
+            if home is not None and home.memory == "workspace" and home.dtype:
+                return home.dtype
+    view = point.rule.operator.views.get(tensor)
+    if view is None:
+        return "f32" if tensor in point.rule.names.tensors else None
+    dtypes = port_dtypes(point, view.port)
+    return dtypes[0] if len(dtypes) == 1 else None
+
+
+def block_extent(point: Point, kernel: KernelAtPoint, index: str) -> int | None:
+    """How much of an index one block holds: the grid's tile, else the whole extent if there is but one."""
+    for axis in kernel.kernel.grid:
+        for name, by in axis.indices:
+            if name == index:
+                return by
+    extents = point.sizes.extents(index)
+    return extents[0] if extents and len(extents) == 1 else None

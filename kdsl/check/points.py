@@ -1,0 +1,202 @@
+"""A rule at every point of its choices on each of its targets, and findings that say at which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice, product
+
+from attrs import define, evolve, field
+
+from kdsl.check.blueprint import Blueprint
+from kdsl.check.evaluate import NotStatic, Undecided, decide
+from kdsl.check.kernel_lines import KernelLines
+from kdsl.check.model import Kernel, Target, names_in
+from kdsl.check.operators import block
+from kdsl.check.rule_lines import RuleNames
+from kdsl.check.rules import form_setting, resolve_kernel
+from kdsl.check.sizes import Sizes
+from kdsl.source.diagnostic import Diagnostic
+from kdsl.syntax import nodes as n
+
+MOST_POINTS = 4096
+
+
+@define
+class KernelAtPoint:
+    """One kernel at one point: resolved, with the lines it came from and its part of the graph."""
+
+    lines: KernelLines
+    kernel: Kernel
+    graph: Blueprint
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    def nodes(self, kind: str) -> tuple[n.Node, ...]:
+        return block(self.lines.declaration.items, kind)
+
+
+@define
+class Point:
+    """One value of every choice on one target."""
+
+    rule: RuleNames
+    target: Target
+    choices: dict[str, object]
+    env: dict[str, object]  # choices, form and target fields
+    form: dict[str, object]
+    graph: Blueprint
+    kernels: list[KernelAtPoint]
+    sizes: Sizes
+    findings: PointFindings
+
+    def value(self, expr: n.Expr | None) -> object | None:
+        return decide(expr, self.env) if expr is not None else None
+
+    def report(self, diagnostic: Diagnostic, everywhere: bool = False) -> None:
+        self.findings.add(self, diagnostic, everywhere)
+
+
+@define
+class PointFindings:
+    """Findings by cause; the same cause at several points is one diagnostic that names them."""
+
+    names: tuple[str, ...]
+    total: set[tuple] = field(factory=set)
+    found: dict[tuple, list[tuple[tuple, Diagnostic]]] = field(factory=dict)
+    everywhere: set[tuple] = field(factory=set)
+
+    def key(self, point: Point) -> tuple:
+        return (point.target.name, *point.choices.items())
+
+    def visit(self, point: Point) -> None:
+        self.total.add(self.key(point))
+
+    def add(self, point: Point, diagnostic: Diagnostic, everywhere: bool) -> None:
+        """With `everywhere`, only a finding if it is made at every point."""
+        cause = (diagnostic.code, diagnostic.span.path, diagnostic.span.first, diagnostic.span.last)
+        self.found.setdefault(cause, []).append((self.key(point), diagnostic))
+        if everywhere:
+            self.everywhere.add(cause)
+
+    def merged(self) -> Iterator[Diagnostic]:
+        for cause, entries in self.found.items():
+            failing = {key for key, _ in entries}
+            if cause in self.everywhere and failing != self.total:
+                continue
+            first = entries[0][1]
+            note = self.where(failing)
+            yield evolve(first, notes=(*first.notes, note)) if note else first
+
+    def where(self, failing: set[tuple]) -> str:
+        """`at choose chunk = 32, width = 8; 3 of 4 points hold`."""
+        if failing == self.total or not failing:
+            return ""
+        targets = list(dict.fromkeys(key[0] for key in self.total if any(key[0] == f[0] for f in failing)))
+        every = list(dict.fromkeys(key[0] for key in self.total))
+        on = f" on {', '.join(sorted(targets))}" if len(targets) < len(every) else ""
+        bad = {key[1:] for key in failing}
+        points = {key[1:] for key in self.total}
+        counted = f"; {len(points) - len(bad)} of {len(points)} points hold" if len(points) > 1 else ""
+        if bad == points:
+            return f"at every choose point{on}" if len(points) > 1 else f"only{on}"
+        return f"at choose {self.shortest(bad, points)}{on}{counted}"
+
+    def shortest(self, bad: set[tuple], points: set[tuple]) -> str:
+        """The fewest choices that tell the failing points from the others; else the points themselves."""
+        for position in range(len(self.names)):
+            values = {point[position] for point in bad}
+            if {point for point in points if point[position] in values} == bad:
+                name = self.names[position]
+                return f"{name} = {' or '.join(str(v) for _, v in sorted(values, key=str))}"
+        shown = sorted(bad, key=str)[:4]
+        text = " or ".join(", ".join(f"{name} = {value}" for name, value in point) for point in shown)
+        return text + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+
+
+def choice_points(rule: RuleNames) -> Iterator[dict[str, object]]:
+    """Every combination of the choices, the default first."""
+    yield dict(rule.defaults)
+    for values in islice(product(*rule.choices.values()), MOST_POINTS):
+        point = dict(zip(rule.choices, values))
+        if point != rule.defaults:
+            yield point
+
+
+@define
+class Walk:
+    """Makes the points of a rule; kernels that do not differ between points are resolved once."""
+
+    rule: RuleNames
+    kernels: list[KernelLines]
+    findings: PointFindings
+    _resolved: dict[tuple, Kernel | NotStatic | None] = field(factory=dict)
+    _graphs: dict[tuple, Blueprint] = field(factory=dict)
+    _sizes: dict[tuple, Sizes] = field(factory=dict)
+    _names: dict[int, tuple[str, ...]] = field(factory=dict)
+
+    def points(self) -> Iterator[Point]:
+        for target in self.rule.targets:
+            fields = {f"target.{name}": value for name, value in target.fields.items()}
+            for choices in choice_points(self.rule):
+                point = self.point(target, choices, fields)
+                if point is not None:
+                    self.findings.visit(point)
+                    yield point
+
+    def point(self, target: Target, choices: dict[str, object], fields: Mapping[str, object]) -> Point | None:
+        env = {**fields, **choices}
+        form = {}
+        for name, value in self.rule.form.items():
+            try:
+                form[name] = form_setting(value, env)
+            except (Undecided, NotStatic):
+                return None
+        env.update(form)
+        graph = self.memo(self._graphs, tuple(form.items()), lambda: self.rule.graph.under(form))
+        sizes = self.memo(self._sizes, self.relevant(env), lambda: Sizes.of(self.rule.operator, self.rule.require, env))
+        point = Point(self.rule, target, choices, env, form, graph, [], sizes, self.findings)
+        for lines in self.kernels:
+            self.kernel(point, lines)
+        return point
+
+    def memo(self, table: dict, key, make):
+        if key not in table:
+            table[key] = make()
+        return table[key]
+
+    def relevant(self, env: Mapping[str, object]) -> tuple:
+        """The values that requirements and extents depend on."""
+        if 0 not in self._names:
+            mentioned = {name for claim in self.rule.require for name in names_in(claim.predicate)}
+            self._names[0] = tuple(sorted(mentioned | set(self.rule.operator.parameters)))
+        return tuple(env.get(name) for name in self._names[0])
+
+    def kernel(self, point: Point, lines: KernelLines) -> None:
+        declaration = lines.declaration
+        if declaration.condition is not None and decide(declaration.condition, point.env) is False:
+            return
+        if id(lines) not in self._names:
+            self._names[id(lines)] = names_in(declaration)
+        key = (id(lines), *(point.env.get(name) for name in self._names[id(lines)]))
+        if key not in self._resolved:
+            try:
+                self._resolved[key] = resolve_kernel(declaration, point.env, {})
+            except NotStatic as problem:
+                self._resolved[key] = problem
+            except Undecided:
+                self._resolved[key] = None
+        kernel = self._resolved[key]
+        if isinstance(kernel, NotStatic):
+            point.report(Diagnostic("E115", str(kernel), kernel.node.span, label="no value here"))
+        elif kernel is not None:
+            parts = set(kernel.parts)
+            graph_key = (tuple(point.form.items()), kernel.parts)
+            graph = self.memo(self._graphs, graph_key, lambda: _of_parts(point.graph, parts))
+            point.kernels.append(KernelAtPoint(lines, kernel, graph))
+
+
+def _of_parts(graph: Blueprint, parts: set[str]) -> Blueprint:
+    return Blueprint(tuple(s for s in graph.stages if s.stage.part in parts),
+                     tuple(c for c in graph.carries if c.carry.part in parts), graph.eithers, graph.cases)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Which sizes a rule takes: the operator's ranges, cut by the requirements that speak of one size alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+
+from attrs import define, field
+
+from kdsl.check.evaluate import decide
+from kdsl.check.model import Operator, names_in
+from kdsl.syntax import nodes as n
+
+MOST_VALUES = 4096
+
+
+@define
+class Sizes:
+    """Per size of the operator, every value the rule may be called with; None where there are too many to list."""
+
+    operator: Operator
+    values: dict[str, tuple[int, ...] | None]
+    env: Mapping[str, object]
+    _extents: dict[str, tuple[int, ...] | None] = field(factory=dict)
+
+    @classmethod
+    def of(cls, operator: Operator, require: list[n.Claim], env: Mapping[str, object]) -> Sizes:
+        predicates = [c.predicate for c in require if not isinstance(c.predicate, (n.Typed, n.Uses, n.Within))]
+        found: dict[str, tuple[int, ...] | None] = {}
+        for name, size in operator.sizes.items():
+            about = [p for p in predicates if name in names_in(p)]
+            if size.low is None or size.high is None or size.high - size.low >= MOST_VALUES:
+                fixed = pinned(name, about, env)
+                found[name] = (fixed,) if fixed is not None else None
+            else:
+                at = dict(env)
+                found[name] = tuple(v for v in range(size.low, size.high + 1) if _allowed(about, at, name, v))
+        return cls(operator, found, dict(env))
+
+    def largest(self) -> dict[str, int] | None:
+        """The largest value of every size that shapes tensors; None if one has no largest."""
+        found = {}
+        for name in self.operator.static_sizes:
+            values = self.values.get(name)
+            if not values:
+                return None
+            found[name] = max(values)
+        return found
+
+    def extents(self, index: str) -> tuple[int, ...] | None:
+        """Every extent that an index may have, ascending; None if unknown."""
+        if index not in self._extents:
+            self._extents[index] = self._compute(index)
+        return self._extents[index]
+
+    def _compute(self, index: str) -> tuple[int, ...] | None:
+        extent = self.operator.indices[index].extent
+        sizes = [name for name in names_in(extent) if name in self.values]
+        choices = [self.values[name] for name in sizes]
+        if any(not values for values in choices) or prod(len(v) for v in choices if v) > MOST_VALUES:
+            return None
+        found = set()
+        for values in product(*choices):
+            value = decide(extent, {**self.env, **dict(zip(sizes, values))})
+            if not isinstance(value, int):
+                return None
+            found.add(value)
+        return tuple(sorted(found))
+
+
+def _allowed(predicates: list[n.Expr], env: dict, name: str, value: int) -> bool:
+    env[name] = value
+    return all(decide(p, env) is not False for p in predicates)
+
+
+def pinned(name: str, predicates: list[n.Expr], env: Mapping[str, object]) -> int | None:
+    """The one value that `name == value` among the requirements leaves."""
+    pending = list(predicates)
+    while pending:
+        p = pending.pop()
+        if isinstance(p, n.Group):
+            pending.append(p.inner)
+        elif isinstance(p, n.Logical) and p.operator == "and":
+            pending += [p.left, p.right]
+        elif isinstance(p, n.Comparison) and p.operator == "==":
+            for side, other in ((p.left, p.right), (p.right, p.left)):
+                value = decide(other, env) if isinstance(side, n.Name) and side.text == name else None
+                if isinstance(value, int):
+                    return value
+    return None

@@ -1,0 +1,61 @@
+"""`kdsl check PATH...`: findings of rules, operators and hardware declarations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+FORMATS = ("text", "json", "sarif", "github")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print findings.")
+@click.option("--target", help="Check rules on this target only.")
+def check(paths: tuple[Path, ...], form: str, target: str | None) -> None:
+    """Type-check files and folders of .kds and decide their contracts at every choose point.
+
+    The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or target
+    that is not there.
+    """
+    for path in paths:
+        if not path.exists():
+            raise click.UsageError(f"there is no file or folder `{path}`")
+    from kdsl.check import check_paths
+
+    result = check_paths(paths, target)
+    if target is not None and target not in result.library.targets:
+        known = ", ".join(result.library.targets)
+        raise click.UsageError(f"there is no target `{target}`; known: {known}")
+    click.echo(rendered(result.diagnostics, form), nl=False)
+    if form == "text":
+        count = len(result.files)
+        click.echo(summary_line(result.diagnostics, f"{count} file{'s' * (count != 1)}"), err=True)
+    sys.exit(0 if result.ok else 1)
+
+
+def rendered(diagnostics, form: str) -> str:
+    """The findings in one of FORMATS."""
+    if form == "json":
+        from kdsl.source.render.json import render_json
+
+        return render_json(diagnostics)
+    if form == "sarif":
+        from kdsl.source.render.sarif import render_sarif
+
+        return render_sarif(diagnostics)
+    if form == "github":
+        from kdsl.source.render.github import render_github
+
+        return render_github(diagnostics)
+    from kdsl.source.render.text import render_text, wants_color
+
+    return render_text(diagnostics, color=wants_color(sys.stdout))
+
+
+def summary_line(diagnostics, what: str) -> str:
+    from kdsl.source.render.text import summary
+
+    return f"{summary(diagnostics) or 'no findings'} in {what}"

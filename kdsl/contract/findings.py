@@ -1,0 +1,246 @@
+"""Contracts of a rule at every point: broken promises, memory over budget, requirements that cannot be met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kdsl.check.blueprint import holds
+from kdsl.check.findings import listed, warning
+from kdsl.check.graph import strip
+from kdsl.check.model import names_in
+from kdsl.check.placement import block_extent, known_tensors, row_bytes
+from kdsl.check.points import KernelAtPoint, Point
+from kdsl.check.products import place_for
+from kdsl.check.rule_lines import RuleNames, possible_dtypes
+from kdsl.contract.calls import call_text
+from kdsl.contract.claims import Claims
+from kdsl.contract.decide import clause_text, decide_claim, quantity
+from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
+from kdsl.contract.resources import MemoryUse, Setting
+from kdsl.contract.satisfy import Condition, search, variables
+from kdsl.contract.verdict import Fact, Status
+from kdsl.source.diagnostic import Diagnostic, Evidence, Label
+from kdsl.syntax import nodes as n
+
+LIMITS = {"shared": "shared_bytes_per_block", "stack": "stack_bytes_per_task"}
+FACT_OF = {"shared": "shared_bytes", "stack": "stack_bytes"}
+
+
+def check_contracts(point: Point, claims: Claims) -> None:
+    """Budgets, promises and the form's own requirements at one point."""
+    largest = point.sizes.largest() or {}
+    setting = Setting(point.rule.operator, point.graph, {**point.env, **largest}, _widest(point), point.target.family)
+    facts, uses = plan_facts(setting, [k.kernel for k in point.kernels if "place" not in k.lines.doubtful])
+    broken = {FACT_OF[use.memory] for use in uses if _over_budget(point, use, largest)}
+    for kernel in point.kernels:
+        degrees = _conflicts(point, kernel)
+        facts.update({f"{kernel.name}/{key}": fact for key, fact in conflict_fact(degrees).items()})
+    _promises(point, claims, facts, largest, broken)
+    _form_requirements(point)
+
+
+def _widest(point: Point) -> dict[str, str]:
+    """The widest dtype that each port may have in a call that the rule takes."""
+    found = {}
+    for name, port in point.rule.operator.ports.items():
+        allowed = possible_dtypes(point.rule.operator, port)
+        for claim in point.rule.require:
+            if isinstance(claim.predicate, n.Typed) and name in [x.text for x in claim.predicate.names]:
+                asked = [d.name for d in claim.predicate.dtypes if not d.like]
+                allowed = tuple(d for d in allowed if d in asked) or allowed
+        found[name] = max(allowed, key=lambda d: (d in ("f32", "i64"), d == "i64"))
+    return found
+
+
+# ---- budgets ------------------------------------------------------------------------------------------------
+
+
+def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool:
+    limit = point.target.fields.get(LIMITS.get(use.memory, ""))
+    if not isinstance(limit, int) or use.bytes <= limit:
+        return False
+    kernel = next(k for k in point.kernels if k.name == use.kernel)
+    first = use.buffers[0]
+    labels = tuple(Label(b.span, f"{b.bytes} bytes") for b in use.buffers[1:4] if b.span != first.span)
+    notes = [use.listed()]
+    if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):
+        notes.append("at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items()))
+    over = use.bytes - limit
+    point.report(Diagnostic(
+        "E302", f"kernel `{use.kernel}` needs {use.bytes} bytes of {use.memory} memory, {point.target.name} has {limit}",
+        first.span, label=f"{first.bytes} bytes, the largest", labels=labels, observed=f"{use.bytes} bytes",
+        required=f"at most {limit} bytes", evidence=Evidence.PROVED, notes=tuple(notes),
+        help=(_smaller(use, over), *_grid_help(point, kernel, use))))  # fmt: skip
+    return True
+
+
+def _smaller(use: MemoryUse, over: int) -> str:
+    ring = next((b for b in use.buffers if b.slots > 1), None)
+    if ring is not None:
+        return f"`ring {ring.slots - 1}` on {ring.tensor} saves {ring.bytes // ring.slots} bytes; {over} are over"
+    return f"{over} bytes are over: store {use.buffers[0].tensor} elsewhere, or narrower if the operator allows it"
+
+
+def _grid_help(point: Point, kernel: KernelAtPoint, use: MemoryUse) -> tuple[str, ...]:
+    shapes = known_tensors(point, kernel)
+    indices = shapes.get(use.buffers[0].tensor, ())
+    dealt = {name for axis in kernel.kernel.grid for name, _ in axis.indices}
+    free = [i for i in indices if i not in dealt and (block_extent(point, kernel, i) or 0) > 16]
+    return (f"or deal `{free[-1]}` over the grid: `{free[-1]} by ...`",) if free and use.memory == "shared" else ()
+
+
+# ---- bank conflicts -----------------------------------------------------------------------------------------
+
+
+def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
+    """Conflict degree of every operand that a matrix instruction loads from shared memory."""
+    degrees: dict[str, int] = {}
+    shapes = known_tensors(point, kernel)
+    for made in kernel.graph.stages:
+        computation = kernel.kernel.computations.get(made.stage.name)
+        instruction = point.rule.declarations.right_instructions.get(computation.instruction or "") if computation else None
+        if loads_with(instruction) != "ldmatrix":
+            continue
+        for read in made.stage.reads:
+            home = place_for(kernel, made.stage, read.tensor)
+            if home is None or home.memory != "shared" or read.tensor in degrees or not shapes.get(read.tensor):
+                continue
+            line = next((x for x in kernel.nodes("place") for name in x.names if name.span is home.span), None)
+            row = row_bytes(point, kernel, read.tensor, shapes[read.tensor], line) if line is not None else None
+            dtype = home.dtype or "bf16"
+            if row is None or row < 16 or dtype not in ("bf16", "f16"):
+                continue
+            pad, swizzle = int(home.attributes.get("pad", 0)), int(home.attributes.get("swizzle", 0))
+            degrees[read.tensor] = conflict_degree(row, pad, swizzle if swizzle <= row else 0, dtype)
+            if degrees[read.tensor] > 1:
+                _conflict(point, kernel, read.tensor, home, row, dtype, degrees[read.tensor])
+    return degrees
+
+
+def _conflict(point: Point, kernel: KernelAtPoint, tensor: str, home, row: int, dtype: str, degree: int) -> None:
+    fixes = [f"`pad {p}`" for p in (8,) if conflict_degree(row, p, 0, dtype) == 1]
+    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(row, 0, s, dtype) == 1][:1]
+    point.report(warning(
+        "W501", f"ldmatrix of `{tensor}` takes {degree} wavefronts where 1 is ideal", home.span,
+        label=f"rows of {row} bytes", observed=str(degree), required="1", evidence=Evidence.SIMULATED,
+        help=(f"{' or '.join(fixes)} is free of conflicts",) if fixes else ()))  # fmt: skip
+
+
+# ---- promises -----------------------------------------------------------------------------------------------
+
+
+def _promises(point: Point, claims: Claims, facts: Mapping[str, Fact], sizes: Mapping[str, int], broken: set[str]) -> None:
+    kernels = tuple(k.name for k in point.kernels)
+    env = {**point.env, **sizes}
+    for kernel, clauses in claims.ensure.items():
+        if kernel is not None and kernel not in kernels:
+            continue
+        for claim in clauses:
+            verdict = decide_claim(claim, facts, env, kernels, kernel)
+            if verdict.status is not Status.FAILS or broken & set(names_in(claim.predicate)):
+                continue
+            notes = []
+            if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):
+                notes.append("at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items()))
+            point.report(Diagnostic(
+                "E501", f"`{verdict.clause}` does not hold: found {verdict.found}", claim.predicate.span,
+                label=f"found {verdict.found}", observed=verdict.found, required=verdict.needed, evidence=verdict.evidence,
+                notes=tuple(notes), help=_promise_help(claim)))  # fmt: skip
+
+
+def _promise_help(claim: n.Claim) -> tuple[str, ...]:
+    if claim.message is not None:
+        return (claim.message.value,)
+    return ("change the schedule, or drop the choices that break the promise",)
+
+
+# ---- the form's own requirements ----------------------------------------------------------------------------
+
+
+def _form_requirements(point: Point) -> None:
+    """E140: a call that the rule takes and that the form cannot compute."""
+    operator = point.rule.operator
+    for alternatives in point.graph.eithers:
+        name = alternatives.node.name.text
+        if name not in operator.forms or not holds(alternatives.guards, point.form):
+            continue
+        case = next((c for c in alternatives.node.cases if c.name.text == point.form.get(name)), None)
+        if case is None or case.requires is None:
+            continue
+        predicate = case.requires.predicate
+        key = ("form", id(case), *(point.env.get(x) for x in names_in(predicate)), point.target.name)
+        memo = point.rule.memo
+        if key not in memo:
+            conditions = [*(Condition(c.predicate) for c in point.rule.require), Condition(predicate, False)]
+            memo[key] = search(operator, conditions, point.env).call
+        if memo[key] is not None:
+            _form_needs(point, name, case, memo[key])
+
+
+def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, object]) -> None:
+    line = next((x for x in point.rule.declaration.items if isinstance(x, n.Block) and x.kind == "form"), None)
+    chosen = next((x for x in line.items if x.name.text == name), None) if line is not None else None
+    span = chosen.span if chosen is not None else point.rule.declaration.name.span
+    values = {**point.env, **call}
+    used = [x for x in names_in(case.requires.predicate) if x in values]
+    found = ", ".join(f"{x} = {quantity(values[x])}" for x in used)
+    others = [c for c in point.rule.operator.forms[name] if c != case.name.text]
+    message = f": {case.requires.message.value}" if case.requires.message is not None else ""
+    text = clause_text(case.requires)
+    point.report(Diagnostic(
+        "E140", f"form `{name} = {case.name.text}` requires `{text}`, and the rule also takes {found}{message}", span,
+        label="chosen here", labels=(Label(case.requires.span, "required here"),), observed=found, required=text,
+        evidence=Evidence.PROVED, notes=(f"for example the call {call_text(point.rule.operator, call)}",),
+        help=("ask for it in `require`, or take another form: " + listed(others),)))  # fmt: skip
+
+
+# ---- requirements -------------------------------------------------------------------------------------------
+
+
+def check_requirements(rule: RuleNames) -> None:
+    """E503: no call meets them; W503: every call does."""
+    targets = rule.targets or (None,)
+    claims = [c for c in rule.require if not _depends_on_choices(rule, c)]
+    for target in targets:
+        env = {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
+        if not search(rule.operator, [Condition(c.predicate) for c in claims], env).refuted:
+            continue
+        on = f" on {target.name}" if target is not None and len(targets) > 1 else ""
+        _unsatisfiable(rule, claims, env, on)
+        return
+    for claim in claims:
+        if not isinstance(claim.predicate, n.Typed) and all(_always(rule, claim, t) for t in targets):
+            rule.findings.add(warning(
+                "W503", f"`{clause_text(claim)}` holds for every call of {rule.operator.name}", claim.predicate.span,
+                evidence=Evidence.PROVED, help=("drop the clause: it refuses nothing",)))  # fmt: skip
+
+
+def _depends_on_choices(rule: RuleNames, claim: n.Claim) -> bool:
+    return bool(variables(claim.predicate) & (set(rule.choices) | set(rule.operator.parameters)))
+
+
+def _always(rule: RuleNames, claim: n.Claim, target) -> bool:
+    env = {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
+    return search(rule.operator, [Condition(claim.predicate, False)], env).refuted
+
+
+def _unsatisfiable(rule: RuleNames, claims: list[n.Claim], env: Mapping[str, object], on: str) -> None:
+    """The fewest clauses that no call meets together."""
+    needed = list(claims)
+    for claim in claims:
+        rest = [c for c in needed if c is not claim]
+        if search(rule.operator, [Condition(c.predicate) for c in rest], env).refuted:
+            needed = rest
+    if not needed:
+        return
+    last = needed[-1]
+    together = " together with " + listed(f"`{clause_text(c)}`" for c in needed[:-1]) if needed[:-1] else ""
+    rule.findings.add(Diagnostic(
+        "E503", f"no call of {rule.operator.name} meets `{clause_text(last)}`{together}{on}", last.predicate.span,
+        label="never true", labels=tuple(Label(c.predicate.span, "with this") for c in needed[:-1]) or _ranges(rule, last),
+        evidence=Evidence.PROVED, help=("a rule that claims nothing can be removed; or widen the clause",)))  # fmt: skip
+
+
+def _ranges(rule: RuleNames, claim: n.Claim) -> tuple[Label, ...]:
+    names = [x for x in names_in(strip(claim.predicate)) if x in rule.names.values]
+    return tuple(Label(rule.names.values[x].span, f"`{x}` is declared here") for x in names[:2])

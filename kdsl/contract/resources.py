@@ -1,0 +1,185 @@
+"""Bytes of every memory that a kernel uses, buffer by buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from attrs import field, frozen
+
+from kdsl.check.blueprint import Blueprint
+from kdsl.check.evaluate import NotStatic, Undecided, evaluate
+from kdsl.check.model import DTYPE_BYTES, Home, Kernel, Operator, names_in, walk
+from kdsl.source.span import Span
+from kdsl.syntax import nodes as n
+
+UNPLACED = {"cpu": "stack"}  # where a tensor goes that the rule does not place
+
+
+@frozen
+class Buffer:
+    """One tensor in one memory: `slots` of a ring, or 1."""
+
+    tensor: str
+    memory: str
+    dtype: str
+    shape: tuple[int, ...]
+    pad: int
+    slots: int
+    span: Span = field(eq=False, repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Every row of the innermost index is `pad` elements longer than it needs to be."""
+        rows = prod(self.shape[:-1])
+        row = self.shape[-1] + self.pad if self.shape else 1
+        return rows * row * DTYPE_BYTES[self.dtype] * self.slots
+
+    def __str__(self) -> str:
+        return f"{self.tensor} {self.bytes}" + (f" ({self.slots} slots)" if self.slots > 1 else "")
+
+
+@frozen
+class MemoryUse:
+    kernel: str
+    memory: str
+    buffers: tuple[Buffer, ...]  # largest first
+
+    @property
+    def bytes(self) -> int:
+        return sum(buffer.bytes for buffer in self.buffers)
+
+    def listed(self, limit: int = 4) -> str:
+        """`state 262144, qn 32768, ... 15 buffers`."""
+        shown = ", ".join(str(buffer) for buffer in self.buffers[:limit])
+        return shown + (f", ... {len(self.buffers)} buffers" if len(self.buffers) > limit else "")
+
+
+@frozen
+class Setting:
+    """What is known of a call: parameters, sizes and options by name in `env`, dtypes of ports."""
+
+    operator: Operator
+    graph: Blueprint  # under the form, and the options where they are known
+    env: Mapping[str, object]
+    dtypes: Mapping[str, str]
+    family: str
+
+
+def memory_use(
+    setting: Setting, kernel: Kernel, memories: tuple[str, ...] = ("shared", "stack", "workspace")
+) -> dict[str, MemoryUse]:
+    """What a kernel keeps in these memories. Raises Undecided if a size is not known."""
+    found: dict[str, list[Buffer]] = {}
+    shapes = _shapes(setting)
+    for tensor, home in _homes(setting, kernel):
+        if home.memory not in memories or "alias" in home.attributes or tensor not in shapes:
+            continue
+        found.setdefault(home.memory, []).append(_buffer(setting, kernel, tensor, home, shapes[tensor]))
+    return {
+        memory: MemoryUse(kernel.name, memory, tuple(sorted(buffers, key=lambda b: -b.bytes)))
+        for memory, buffers in found.items()
+    }
+
+
+def _shapes(setting: Setting) -> dict[str, tuple[str, ...]]:
+    found = {name: view.indices for name, view in setting.operator.views.items()}
+    found |= {s.stage.tensor: s.stage.indices for s in setting.graph.stages if s.stage.tensor not in found}
+    return {**found, **{c.carry.tensor: c.carry.indices for c in setting.graph.carries}}
+
+
+def _homes(setting: Setting, kernel: Kernel):
+    for home in kernel.homes.values():
+        yield home.tensor, home
+    for views in kernel.views.values():
+        for home in views:
+            yield home.tensor, home
+    memory = UNPLACED.get(setting.family)
+    if memory is None:
+        return
+    made = [s.stage.tensor for s in setting.graph.stages if s.stage.part in kernel.parts]
+    made += [c.carry.tensor for c in setting.graph.carries if c.carry.part in kernel.parts]
+    for tensor in dict.fromkeys(made):
+        if tensor not in kernel.homes and tensor not in setting.operator.views:
+            yield tensor, Home(tensor, (), "f32", memory, {}, kernel.span)
+
+
+def _buffer(setting: Setting, kernel: Kernel, tensor: str, home: Home, indices: tuple[str, ...]) -> Buffer:
+    tiles = {} if home.memory == "workspace" else {i: by for axis in kernel.grid for i, by in axis.indices}
+    order = home.attributes.get("order") or indices
+    shape = [tiles.get(i) or evaluate(setting.operator.indices[i].extent, setting.env) for i in order]
+    if home.memory == "workspace":
+        shape = [_instances(setting), *shape]
+    pad, ring = home.attributes.get("pad", 0), home.attributes.get("ring", 1)
+    return Buffer(tensor, home.memory, _dtype(setting, kernel, tensor, home), tuple(map(int, shape)), int(pad), int(ring),
+                  home.span)  # fmt: skip
+
+
+def _dtype(setting: Setting, kernel: Kernel, tensor: str, home: Home) -> str:
+    if home.dtype:
+        return home.dtype
+    main = kernel.homes.get(tensor)
+    if main is not None and main.dtype:
+        return main.dtype
+    view = setting.operator.views.get(tensor)
+    return setting.dtypes.get(view.port, "f32") if view is not None else "f32"
+
+
+def _instances(setting: Setting) -> int:
+    """How many copies of a graph tensor a call has: one for each value of the outer indices."""
+    indices = setting.operator.indices.values()
+    covered: set[str] = set()
+    total = 1
+    for index in indices:
+        if index.mode == "sequential" and index.slots is not None:
+            total *= evaluate(index.slots, setting.env)
+            covered |= {index.name, *names_in(index.slot)}
+    for index in indices:
+        if index.mode != "local" and index.name not in covered:
+            total *= evaluate(inlined(index.extent, setting.operator, setting.env), setting.env)
+    return total
+
+
+def inlined(expr: n.Expr, operator: Operator, env: Mapping[str, object]) -> n.Expr:
+    """Definitions replaced by their bodies, as far as they decide without values of tensors."""
+    from kdsl.check.rules import substitute
+
+    for _ in range(8):
+        calls = [x for x in walk(expr) if isinstance(x, n.Call) and x.function.text in operator.definitions]
+        if not calls:
+            break
+        expr = _inline(expr, operator, substitute)
+    return expr
+
+
+def _inline(expr, operator: Operator, substitute):
+    if isinstance(expr, n.Call) and expr.function.text in operator.definitions:
+        definition = operator.definitions[expr.function.text]
+        return n.Group(expr.span, substitute(definition.body, dict(zip(definition.parameters, expr.arguments))))
+    if isinstance(expr, n.Node) and hasattr(expr, "__attrs_attrs__"):
+        from attrs import evolve
+
+        changes = {}
+        for attribute in expr.__attrs_attrs__:
+            value = getattr(expr, attribute.name)
+            if isinstance(value, n.Node):
+                changes[attribute.name] = _inline(value, operator, substitute)
+            elif isinstance(value, tuple):
+                changes[attribute.name] = tuple(_inline(item, operator, substitute) for item in value)
+        return evolve(expr, **changes) if changes else expr
+    return expr
+
+
+def grid_extents(setting: Setting, kernel: Kernel) -> dict[str, int | None]:
+    """Blocks along every launch axis; None where a call decides it."""
+    found: dict[str, int | None] = {}
+    for axis in kernel.grid:
+        total: int | None = 1
+        for name, by in axis.indices:
+            try:
+                extent = evaluate(inlined(setting.operator.indices[name].extent, setting.operator, setting.env), setting.env)
+                total = None if total is None else total * -(-extent // max(by, 1))
+            except (Undecided, NotStatic):
+                total = None
+        found[axis.axis] = total
+    return found

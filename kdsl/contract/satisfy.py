@@ -1,0 +1,352 @@
+"""Is there a call that meets these conditions? A sound search over options, dtypes and sizes.
+
+A call that is found is a proof that there is one. That none is found is a proof only if the search was complete:
+then every condition speaks of at most one unbounded number at a time, and the candidates of each number stand for
+all its values (every interval between the constants it is compared with, and in it every remainder of the moduli it
+is divided by). Otherwise interval arithmetic may still refute a condition; if it does not, nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf, lcm
+
+from attrs import define, field, frozen
+
+from kdsl.check.evaluate import decide
+from kdsl.check.graph import strip
+from kdsl.check.model import Operator, names_in, walk
+from kdsl.syntax import nodes as n
+
+MOST_NODES = 20_000
+MOST_PERIOD = 512
+PREFERRED = (128, 1, 16, 64, 32, 8192, 256, 2, 8, 96)
+
+
+@frozen
+class Condition:
+    """A predicate that must be true (or, with `wanted` false, must not be)."""
+
+    predicate: n.Node
+    wanted: bool = True
+
+
+@frozen
+class Outcome:
+    """`call`: an assignment that meets the conditions; without one, `refuted` says whether there is none."""
+
+    call: Mapping[str, object] | None
+    refuted: bool
+
+
+def law_conditions(operator: Operator) -> tuple[Condition, ...]:
+    return tuple(Condition(claim.predicate) for claim in operator.laws)
+
+
+def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str, object]) -> Outcome:
+    """A call that meets the conditions and the operator's laws; `env` holds what is known (target, choices, form)."""
+    wanted = [c for c in (*conditions, *law_conditions(operator)) if not isinstance(c.predicate, (n.Uses, n.Within))]
+    if any(_refuted(operator, c, env) for c in wanted):
+        return Outcome(None, True)
+    problem = _Problem(operator, wanted, dict(env))
+    call = problem.solve()
+    return Outcome(call, call is None and problem.complete and not problem.stopped)
+
+
+@define
+class _Problem:
+    operator: Operator
+    conditions: list[Condition]
+    env: dict[str, object]
+    complete: bool = True
+    stopped: bool = False
+    nodes: int = 0
+    order: list[tuple[str, tuple]] = field(factory=list)
+    about: dict[str, list[Condition]] = field(factory=dict)
+
+    def solve(self) -> dict[str, object] | None:
+        mentioned = {name for c in self.conditions for name in variables(c.predicate)}
+        self.order = sorted(self.domains(mentioned), key=lambda item: (item[0] in self.operator.sizes, len(item[1])))
+        for condition in self.conditions:
+            for name in variables(condition.predicate):
+                self.about.setdefault(name, []).append(condition)
+        if any(self.violated(c) for c in self.conditions):
+            return None
+        return self.extend(0)
+
+    def extend(self, depth: int) -> dict[str, object] | None:
+        if depth == len(self.order):
+            return {name: self.env[name] for name, _ in self.order} if self.met() else None
+        name, values = self.order[depth]
+        for value in values:
+            self.nodes += 1
+            if self.nodes > MOST_NODES:
+                self.stopped = True
+                break
+            self.env[name] = value
+            if not any(self.violated(c) for c in self.about.get(name, ())):
+                found = self.extend(depth + 1)
+                if found is not None or self.stopped:
+                    return found
+        self.env.pop(name, None)
+        return None
+
+    def met(self) -> bool:
+        return all(truth(c.predicate, self.env) is c.wanted for c in self.conditions)
+
+    def violated(self, condition: Condition) -> bool:
+        return truth(condition.predicate, self.env) is (not condition.wanted)
+
+    # ---- candidates ----
+    def domains(self, mentioned: set[str]) -> list[tuple[str, tuple]]:
+        found: list[tuple[str, tuple]] = []
+        for name in self.operator.sizes:
+            found.append((name, self.numbers(name)))
+        for name, option in self.operator.options.items():
+            if option.kind == "scalar":
+                if name in mentioned:
+                    found.append((name, self.scalars(name)))
+            else:
+                found.append((name, tuple(option.values)))
+        for name in sorted(mentioned):
+            if name.startswith("given."):
+                found.append((name, (False, True)))
+            elif name.startswith("dtype."):
+                found.append((name, dtypes_of(self.operator, name.partition(".")[2])))
+        return found
+
+    def compared(self, name: str) -> tuple[set[float], set[int]]:
+        """Constants that the number is compared with, and moduli it is divided by."""
+        constants: set[float] = set()
+        moduli: set[int] = set()
+        for condition in self.conditions:
+            for atom in atoms(condition.predicate):
+                names = set(names_in(atom))
+                if name not in names:
+                    continue
+                free = [x for x in names if x in self.operator.sizes or self.is_scalar(x)]
+                if len(free) > 1:
+                    self.complete = self.complete and all(self.bounded(x) for x in free)
+                for number in numbers_in(atom, self.env):
+                    constants.add(number)
+                moduli |= {m for m in moduli_of(atom, name, self.env)}
+                if not is_direct(atom, name):
+                    self.complete = self.complete and self.bounded(name)
+        return constants, moduli
+
+    def is_scalar(self, name: str) -> bool:
+        option = self.operator.options.get(name)
+        return option is not None and option.kind == "scalar"
+
+    def bounded(self, name: str) -> bool:
+        size = self.operator.sizes.get(name)
+        return size is not None and size.low is not None and size.high is not None and size.high - size.low <= MOST_PERIOD
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        size = self.operator.sizes[name]
+        low = size.low if size.low is not None else 0
+        high = size.high if size.high is not None else 1 << 40
+        constants, moduli = self.compared(name)
+        if self.bounded(name) and not self.single(name):
+            found = set(range(low, high + 1))
+        else:
+            period = lcm(*moduli) if moduli else 1
+            if period > MOST_PERIOD:
+                self.complete, period = False, 1
+            found = set()
+            for start in {low, *(int(c) for c in constants if low <= c <= high)}:
+                found |= {v for v in range(start - 1, start + period + 1) if low <= v <= high}
+            for start in (low, high - period, 1 << 20):
+                found |= {v for v in range(max(start, low), min(start + period, high) + 1)}
+            found |= {m * k for m in moduli for k in (1, 2) if low <= m * k <= high}
+        found |= {v for v in PREFERRED if low <= v <= high}
+        first = [v for v in PREFERRED if v in found]
+        if name not in self.operator.static_sizes:
+            first = [v for v in (1, 16, 64, 128) if v in found]
+        return tuple(dict.fromkeys((*first, *sorted(found - {0}), *([0] if 0 in found else []))))
+
+    def single(self, name: str) -> bool:
+        """Whether every atom about the number speaks of it alone."""
+        return all(set(names_in(a)) & set(self.operator.sizes) <= {name}
+                   for c in self.conditions for a in atoms(c.predicate) if name in names_in(a))  # fmt: skip
+
+    def scalars(self, name: str) -> tuple[float, ...]:
+        constants = sorted(self.compared(name)[0])
+        between = [(a + b) / 2 for a, b in zip(constants, constants[1:])]
+        ends = [constants[0] - 1.0, constants[-1] + 1.0] if constants else [0.0]
+        return tuple(dict.fromkeys((*map(float, constants), *between, *ends)))
+
+
+# ---- what predicates say --------------------------------------------------------------------------------------
+
+
+def variables(predicate: n.Node) -> set[str]:
+    """Names whose values decide it: sizes and options, `given.x`, `dtype.x`."""
+    if isinstance(predicate, n.Typed):
+        like = {f"dtype.{d.name}" for d in predicate.dtypes if d.like}
+        return {f"dtype.{name.text}" for name in predicate.names} | like
+    found: set[str] = set()
+    stack = [predicate]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, n.Call) and node.function.text == "given":
+            found |= {f"given.{a.text}" for a in node.arguments if isinstance(a, n.Name)}
+            continue
+        if isinstance(node, n.Name):
+            found.add(node.text)
+        for attribute in getattr(node, "__attrs_attrs__", ()):
+            value = getattr(node, attribute.name)
+            if isinstance(value, n.Node):
+                stack.append(value)
+            elif isinstance(value, tuple):
+                stack += [item for item in value if isinstance(item, n.Node)]
+    return found
+
+
+def truth(predicate: n.Node, env: Mapping[str, object]) -> bool | None:
+    """True, False, or None where something is not known."""
+    if isinstance(predicate, n.Typed):
+        return _typed(predicate, env)
+    value = decide(predicate, env)
+    return None if value is None else bool(value)
+
+
+def _typed(predicate: n.Typed, env: Mapping[str, object]) -> bool | None:
+    known = True
+    allowed = set()
+    for dtype in predicate.dtypes:
+        allowed.add(env.get(f"dtype.{dtype.name}") if dtype.like else dtype.name)
+    for name in predicate.names:
+        value = env.get(f"dtype.{name.text}")
+        if value is None:
+            known = False
+        elif value not in allowed:
+            return None if None in allowed else False
+    return True if known else None
+
+
+def dtypes_of(operator: Operator, port: str) -> tuple[str, ...]:
+    found = operator.ports.get(port)
+    if found is None:
+        return ()
+    followed = [d for other in found.like if other != port for d in dtypes_of(operator, other)]
+    return tuple(dict.fromkeys((*followed, *found.dtypes)))
+
+
+def atoms(predicate: n.Node) -> list[n.Node]:
+    """Comparisons and tests without `and`, `or`, `not` and parentheses around them."""
+    found, pending = [], [predicate]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, n.Logical):
+            pending += [node.left, node.right]
+        elif isinstance(node, n.Not):
+            pending.append(node.operand)
+        elif isinstance(node, n.Group):
+            pending.append(node.inner)
+        else:
+            found.append(node)
+    return found
+
+
+def numbers_in(atom: n.Node, env: Mapping[str, object]) -> set[float]:
+    """Every constant of the atom, and the values of the names that are known."""
+    found: set[float] = set()
+    for node in walk(atom):
+        value = env.get(node.text) if isinstance(node, n.Name) else decide(node, {})
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found.add(value)
+    return found
+
+
+def moduli_of(atom: n.Node, name: str, env: Mapping[str, object]) -> set[int]:
+    found = set()
+    for node in walk(atom):
+        if isinstance(node, n.Binary) and node.operator in "%/" and name in names_in(node.left):
+            value = decide(node.right, env)
+            if isinstance(value, int) and value > 0:
+                found.add(value)
+    return found
+
+
+def is_direct(atom: n.Node, name: str) -> bool:
+    """`X op constant`, `X % m op constant`, `X in [...]`: one number, whose candidates stand for all values."""
+    if isinstance(atom, n.Contains):
+        return isinstance(strip(atom.item), n.Name)
+    if not isinstance(atom, n.Comparison):
+        return False
+    for side in (strip(atom.left), strip(atom.right)):
+        if isinstance(side, n.Name) and side.text == name:
+            return True
+        if isinstance(side, n.Binary) and side.operator == "%" and isinstance(strip(side.left), n.Name):
+            return True
+    return False
+
+
+# ---- intervals ------------------------------------------------------------------------------------------------
+
+
+def _refuted(operator: Operator, condition: Condition, env: Mapping[str, object]) -> bool:
+    """Whether the ranges of the sizes alone make the condition impossible."""
+    if isinstance(condition.predicate, n.Typed):
+        return False
+    possible = outcomes(condition.predicate, operator, env)
+    return condition.wanted not in possible
+
+
+def outcomes(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> frozenset[bool]:
+    """Which truth values the condition can have, from ranges alone; never leaves one out that is possible."""
+    both = frozenset((False, True))
+    known = decide(expr, env)
+    if isinstance(known, bool):
+        return frozenset((known,))
+    if isinstance(expr, n.Group):
+        return outcomes(expr.inner, operator, env)
+    if isinstance(expr, n.Not):
+        return frozenset(not x for x in outcomes(expr.operand, operator, env))
+    if isinstance(expr, n.Logical):
+        left, right = outcomes(expr.left, operator, env), outcomes(expr.right, operator, env)
+        join = (lambda a, b: a and b) if expr.operator == "and" else (lambda a, b: a or b)
+        return frozenset(join(a, b) for a in left for b in right)
+    if not isinstance(expr, n.Comparison):
+        return both
+    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
+    if left is None or right is None:
+        return both
+    (a, b), (c, d) = left, right
+    table = {"<": (b < c, a >= d), "<=": (b <= c, a > d), ">": (a > d, b <= c), ">=": (a >= d, b < c),
+             "==": (a == b == c == d, b < c or a > d), "!=": (b < c or a > d, a == b == c == d)}  # fmt: skip
+    always, never = table[expr.operator]
+    return frozenset((True,)) if always else frozenset((False,)) if never else both
+
+
+def interval(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> tuple[float, float] | None:
+    """Bounds of a number; None where nothing is known."""
+    value = decide(expr, env)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value), float(value)
+    if isinstance(expr, n.Group):
+        return interval(expr.inner, operator, env)
+    if isinstance(expr, n.Name) and expr.text in operator.sizes:
+        size = operator.sizes[expr.text]
+        return float(size.low if size.low is not None else 0), float(size.high if size.high is not None else inf)
+    if not isinstance(expr, n.Binary) or expr.operator not in "+-*%":
+        return None
+    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
+    if left is None or right is None:
+        return None
+    return _combined(expr.operator, left, right)
+
+
+def _combined(operator: str, left, right) -> tuple[float, float] | None:
+    (a, b), (c, d) = left, right
+    if operator == "+":
+        return a + c, b + d
+    if operator == "-":
+        return a - d, b - c
+    if operator == "%":
+        return (0.0, d - 1) if a >= 0 and c > 0 and d < inf else None
+    if min(a, c) < 0:
+        return None
+    return a * c, (0.0 if 0 in (b, d) else b * d)
+
