@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 VARIABLE = "KDSL_CACHE_DIR"
@@ -54,6 +53,8 @@ def load(kind: str, key: str) -> str | None:
 def save(kind: str, key: str, text: str) -> bool:
     """Store a text; False when the folder cannot be written."""
     try:
+        import tempfile
+
         place = folder()
         place.mkdir(parents=True, exist_ok=True)
         body = text.encode("utf-8")

@@ -11,7 +11,7 @@ DEEPEST = 32  # braces inside braces; the language needs six
 HEADER_COLON = (
     "a header ends with `{`, not with `:`", "write `{`", "a block stands between `{` and `}`; indentation has no meaning",
 )  # fmt: skip
-MOST = 20  # repairs of one declaration, after which the rest of it is left out
+MOST = 10  # repairs of one declaration, after which the rest of it is left out
 
 
 def balance(tokens: list[Token], text: str, indent: int, findings: Findings) -> list[Token]:

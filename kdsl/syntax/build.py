@@ -30,7 +30,7 @@ class Build:
         return tuple(self.id(t) for t in c)
 
     def doc(self, span, c):
-        return n.Doc(span, c[0].text[3:-3])
+        return n.Doc(span, c[0].text[3:-3].replace("\r\n", "\n"))
 
     def edition(self, span, c):
         return n.Edition(span, self._number(c[0]))

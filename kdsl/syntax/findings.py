@@ -7,6 +7,8 @@ from attrs import define, field
 from kdsl.source.diagnostic import Diagnostic, Edit, Label
 from kdsl.source.span import Origin, Span
 
+MOST = 1000  # of one file
+
 
 @define(eq=False)
 class Findings:
@@ -15,6 +17,10 @@ class Findings:
     origin: Origin
     items: list[Diagnostic] = field(factory=list)
     _starts: set[int] = field(factory=set)
+
+    @property
+    def full(self) -> bool:
+        return len(self.items) >= MOST
 
     def span(self, start: int, stop: int) -> Span:
         return Span(self.origin, start, max(start, stop))
@@ -26,7 +32,7 @@ class Findings:
     ) -> None:  # fmt: skip
         """`where` and the first two of each label and of `edit` are offsets; `edit` ends in text and title."""
         start, stop = where
-        if start in self._starts:
+        if start in self._starts or self.full:
             return
         self._starts.add(start)
         edits = (Edit(self.span(edit[0], edit[1]), edit[2], edit[3], safe),) if edit else ()

@@ -1,10 +1,12 @@
-"""Where a newline ends an item: the token filter between Lark's lexer and its parser."""
+"""Where a newline ends an item. `Layout` is the token filter between Lark's lexer and Lark's parser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from lark import Token
+if TYPE_CHECKING:
+    from lark import Token
 
 CONTINUES = frozenset({"LBRACE", "_NL", "COMMA", "COMPARE", "SIGN", "TIMES", "AND", "OR", "EQUAL", "THEN", "ELSE"})
 OPENING = frozenset({"LPAR", "LSQB"})
@@ -28,6 +30,6 @@ class Layout:
                 if depth or last in CONTINUES:
                     continue
             elif kind == "RBRACE" and last not in ("LBRACE", "_NL"):
-                yield Token.new_borrow_pos("_NL", "\n", token)
+                yield type(token).new_borrow_pos("_NL", "\n", token)
             last = kind
             yield token

@@ -28,8 +28,6 @@ _CODE_LINE = re.compile(r"[ \t]*(?:\}|#|$|[\w.]+[^\n]*\{|[\w., \[\]]+[ \t][:=][ 
 
 def clean(tokens: list[Token], text: str, findings: Findings) -> list[Token]:
     """The tokens without those that can be in no right text."""
-    if not any(token.kinds[0] in (INVALID, UNCLOSED) for token in tokens) and not re.search(r"/[/*]", text):
-        return tokens
     return _Cleaning(tokens, text, findings).run()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attrs import frozen
 
 from kdsl.source.diagnostic import Diagnostic, Edit
 from kdsl.source.span import Origin, SourceFile, Span
+from kdsl.syntax.findings import MOST
 from kdsl.syntax.nodes import Comment, Tree
 from kdsl.syntax.recover import Declared, read_declaration
 from kdsl.syntax.split import Piece, split
@@ -46,11 +47,25 @@ class SyntaxErrors(ValueError):
 def parse_source(source: SourceFile) -> Parsed:
     """The tree of a text and its syntax errors: all that do not follow from another. Never raises."""
     found = split(source.text)
-    return assemble(source, [(piece, _read(source, piece)) for piece in found.pieces], found.comments)
+    return assemble(source, read_pieces(source, found.pieces, _read), found.comments)
 
 
 def _read(source: SourceFile, piece: Piece) -> Declared:
     return read_declaration(source.text[piece.start : piece.stop], Origin(source, piece.start), piece.indent)
+
+
+def read_pieces(
+    source: SourceFile, pieces: tuple[Piece, ...], read: Callable[[SourceFile, Piece], Declared]
+) -> list[tuple[Piece, Declared]]:
+    """The declarations of a file, until it has more errors than anyone reads."""
+    found, errors = [], 0
+    for piece in pieces:
+        declared = read(source, piece)
+        found.append((piece, declared))
+        errors += len(declared.diagnostics) + piece.crowded
+        if errors > MOST:
+            break
+    return found
 
 
 def assemble(
@@ -71,6 +86,10 @@ def assemble(
         diagnostics.extend(declared.diagnostics)
     found.sort(key=lambda comment: comment.span.first)
     diagnostics.sort(key=lambda diagnostic: diagnostic.order)
+    if len(diagnostics) > MOST:
+        last = diagnostics[MOST - 1]
+        note = f"these are the first {MOST} errors of the file; mend them to see the others"
+        diagnostics[MOST - 1 :] = [last.with_(notes=(*last.notes, note))]
     tree = Tree(source, tuple(declarations), tuple(found))
     return Parsed(tree, tuple(diagnostics), frozenset(partial))
 

@@ -12,13 +12,13 @@ from kdsl.source.diagnostic import Diagnostic
 from kdsl.source.span import Origin, Span
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.layout import CLOSING, CONTINUES, OPENING
-from kdsl.syntax.lexical import clean
 from kdsl.syntax.machine import DEEPEST, Machine
 from kdsl.syntax.nodes import Comment, Node
-from kdsl.syntax.tokens import LINE, Token, tokenize
+from kdsl.syntax.tokens import INVALID, LINE, UNCLOSED, Token, tokenize
 
 MOST = 100  # errors reported of one declaration
 REPAIRS = 8  # repairs of one item: each reads it again
+WRONG = (INVALID, UNCLOSED)
 HEADERS = {
     "operator": "operator {0} {{", "target": "target {0} {{", "instruction": "instruction {0} {{",
     "tactic": "tactic {0}() {{", "rule": "rule {0} schedules {0} on {0} {{",
@@ -46,7 +46,10 @@ def read_declaration(text: str, origin: Origin, indent: int = 0) -> Declared:
 
     findings = Findings(origin)
     tokens, comments = tokenize(text)
-    tokens = clean(tokens, text, findings)
+    if "//" in text or "/*" in text or any(token.kinds[0] in WRONG for token in tokens):
+        from kdsl.syntax.lexical import clean
+
+        tokens = clean(tokens, text, findings)
     tokens = balance(tokens, text, indent, findings)
     nodes = ()
     if tokens:

@@ -133,7 +133,7 @@ def _excerpts(diagnostic: Diagnostic, width: int, paint) -> list[str]:
     for source, group in files.values():
         lead = group[0][0]
         arrow = "-->" if group[0][2] else ":::"
-        place = f"{_safe(source.path)}:{lead.line}:{lead.column}"
+        place = _safe(source.path) + (f":{lead.line}:{lead.column}" if source.text else "")
         lines.append(" " * width + paint(arrow, BLUE) + f" {place}")
         if source.text:
             lines += _source(source, group, width, paint, COLORS[diagnostic.severity])
