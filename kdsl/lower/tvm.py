@@ -53,10 +53,14 @@ with _without_torch():
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
     from tvm.ir import PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
-    from tvm.s_tir import SBlock, SBlockRealize, Schedule
+    from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
+    from tvm.script import tirx as T
     from tvm.s_tir.schedule import ScheduleError, Trace
     from tvm.target import Target as TvmTarget
     from tvm.tirx import (
+        AllocBuffer,
+        AttrStmt,
+        Bind,
         BufferLoad,
         BufferStore,
         DeclBuffer,
@@ -72,8 +76,8 @@ with _without_torch():
     )
 
 __all__ = [
-    "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
-    "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "Trace", "TvmMissing",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
+    "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing",
     "TvmTarget", "Var", "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir",
     "s_transform", "save_json", "t_transform", "tirx", "tvm",
 ]  # fmt: skip

@@ -74,7 +74,8 @@ class PlannedStage:
 
     `source` is what a stage that is not the graph's copies from: a view, a tensor. A product has `left`, the
     operand whose rows are the result's, as the matrix instruction takes it.
-    `renamed` maps a tensor of the graph to the rounded copy that this stage reads instead.
+    `renamed` maps a tensor of the graph to the rounded copy that this stage reads instead. `inner` are stages that
+    run before it in every row of its scan.
     """
 
     name: str
@@ -87,10 +88,16 @@ class PlannedStage:
     renamed: Mapping[str, str]
     span: Span = field(repr=False, eq=False)
     left: str | None = None
+    inner: tuple[PlannedStage, ...] = ()
 
     @property
     def scan(self) -> str | None:
         return self.stage.scan if self.stage is not None else None
+
+    @property
+    def unrolled(self) -> tuple[PlannedStage, ...]:
+        """The stage with those that run inside its rows."""
+        return (*self.inner, self)
 
 
 @frozen
@@ -129,13 +136,20 @@ class KernelPlan:
     steps: tuple[Step, ...]
     decisions: tuple[Decision, ...]
     span: Span = field(repr=False, eq=False)
-    copies: tuple[PlannedStage, ...] = ()
+    copies: tuple[PlannedStage, ...] = ()  # what a step fetches, `ring - 1` steps ahead
+    first: tuple[PlannedStage, ...] = ()  # the same, before the first step
     threads: tuple[int, ...] = ()
     guarded: str | None = None
 
     @property
     def stages(self) -> tuple[PlannedStage, ...]:
-        return self.prologue + self.copies + self.body + self.commits + self.epilogue
+        groups = (self.prologue, self.first, self.copies, self.body, self.commits, self.epilogue)
+        return tuple(stage for group in groups for outer in group for stage in outer.unrolled)
+
+    @property
+    def ring(self) -> int:
+        """How many steps of every fetched tensor are kept; 1: fetched when it is used."""
+        return max((self.tensors[stage.tensor].ring for stage in self.copies), default=1)
 
     @property
     def grid_loops(self) -> tuple[str, ...]:

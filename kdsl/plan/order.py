@@ -13,7 +13,8 @@ def needs(stage: PlannedStage) -> set[str]:
     """Tensors that a stage reads, under the names it reads them by; its own, along a scan, left out."""
     if stage.stage is None:
         return {stage.source.tensor} if stage.source is not None else set()
-    return {stage.renamed.get(r.tensor, r.tensor) for r in stage.stage.reads} - {stage.tensor}
+    own = {stage.tensor, *(inner.tensor for inner in stage.inner)}
+    return {stage.renamed.get(r.tensor, r.tensor) for r in stage.stage.reads} - own
 
 
 def ordered(stages: Sequence[PlannedStage], kernel: str, pins: Pins) -> tuple[tuple[PlannedStage, ...], Decision]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage
 from kdsl.plan.homes import extents, rounded_name
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
+
+
+PRIVATE_MEMORY = {"cpu": "stack", "cuda": "thread"}
 
 
 @frozen
@@ -22,7 +25,12 @@ class KernelStages:
 
 
 def kernel_stages(
-    operator: Operator, graph: Graph, kernel: Kernel, tensors: Mapping[str, Tensor], settings: Mapping[str, object]
+    operator: Operator,
+    graph: Graph,
+    kernel: Kernel,
+    family: str,
+    tensors: Mapping[str, Tensor],
+    settings: Mapping[str, object],
 ) -> KernelStages:
     sizes = extents(operator, settings, kernel)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
@@ -44,8 +52,15 @@ def kernel_stages(
                 _copying("store", f"{carry.tensor}_store", carry.end.tensor, carry.tensor, carry.indices, sizes, carry.span)
             )
     for stage in graph.stages:
-        body.append(_computing(stage, sizes, renamed.get(stage.name, {})))
+        planned = _computing(stage, sizes, renamed.get(stage.name, {}))
+        body.append(planned)
+        copies += [_sums(inner, family) for inner in planned.inner]
     return KernelStages(tuple(prologue), tuple(body), tuple(commits), tuple(epilogue), tuple(copies))
+
+
+def _sums(stage: PlannedStage, family: str) -> Tensor:
+    shape = tuple(loop.extent for loop in stage.loops if loop.kind == "spatial")
+    return Tensor(stage.tensor, stage.indices, shape, "f32", PRIVATE_MEMORY[family], "step", stage.span)
 
 
 def _copy(tensor: Tensor, home: Home) -> Tensor:
@@ -66,7 +81,39 @@ def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str
     )
     if stage.reduction is not None:
         loops += tuple(Loop(b.name.text, sizes[b.name.text], "reduce", b.bound) for b in stage.reduction.binders)
-    return PlannedStage(stage.name, "compute", stage.tensor, stage.indices, loops, stage, None, dict(renamed), stage.span)
+    planned = PlannedStage(
+        stage.name, "compute", stage.tensor, stage.indices, loops, stage, None, dict(renamed), stage.span
+    )
+    return _with_row_sum(planned) if stage.scan is not None and stage.reduction is not None else planned
+
+
+def row_sum(stage: Stage) -> str:
+    """The tensor that holds the sums of one row of a scan."""
+    return f"{stage.tensor}_sum"
+
+
+def _with_row_sum(planned: PlannedStage) -> PlannedStage:
+    """A scan with a sum as two stages in every row: the sum, then the row from it.
+
+    So no block reads the tensor that it accumulates into, which neither TVM's schedules nor a GPU's threads allow.
+    """
+    stage = planned.stage
+    indices = tuple(index for index in stage.indices if index != stage.scan)
+    own = tuple(loop for loop in planned.loops if loop.kind != "scan")
+    name = row_sum(stage)
+    total = evolve(
+        stage, name=f"{stage.name}_sum", tensor=name, indices=indices, initial=None, sign=1, scan=None, kind="reduce"
+    )
+    summed = n.Reference(stage.span, n.Id(stage.span, name), tuple(n.Name(stage.span, i) for i in indices))
+    value = summed
+    if stage.initial is not None:
+        value = n.Binary(stage.span, "+" if stage.sign > 0 else "-", stage.initial, summed)
+    elif stage.sign < 0:
+        value = n.Signed(stage.span, "-", summed)
+    row = evolve(stage, reduction=None, initial=value, sign=1)
+    inner = evolve(planned, name=total.name, tensor=name, indices=indices, loops=own, stage=total)
+    loops = tuple(loop for loop in planned.loops if loop.kind != "reduce")
+    return evolve(planned, stage=row, loops=loops, inner=(inner,))
 
 
 def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:

@@ -83,3 +83,79 @@ class SetScope(Step):
     """The tensor that the block writes lives in this TVM storage scope."""
 
     scope: str
+
+
+@frozen
+class AddUnitLoop(Step):
+    """A loop of one trip around a block that has none."""
+
+    name: str
+
+
+@frozen
+class StorageAlign(Step):
+    """Rows of the tensor that the block writes are `columns + pad` elements apart."""
+
+    columns: int
+    pad: int
+
+
+@frozen
+class TransformLayout(Step):
+    """The tensor that the block writes is stored as fragments of `instruction`: [row tile, column tile, lane, slot]."""
+
+    instruction: str
+
+
+@frozen
+class FragmentLoops(Step):
+    """The block's two loops become [row tile, column tile, lane, slot]: rows over warps, lanes over lanes."""
+
+    instruction: str
+    loops: tuple[str, str]
+
+
+@frozen
+class Blockize(Step):
+    """The loops from `loop` inwards become a block of their own, `name`."""
+
+    loop: str
+    name: str
+
+
+@frozen
+class DecomposeBlock(Step):
+    """As Decompose, for a blockized reduction: `initial` names the block of initial values."""
+
+    loop: str
+    block: str
+    initial: str
+
+
+@frozen
+class HideReads(Step):
+    """The separated update still declares what only the initial value read: leave it `kept` alone."""
+
+    blocks: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+@frozen
+class Tensorize(Step):
+    loop: str
+    intrinsic: str
+
+
+@frozen
+class InitialLanes(Step):
+    """Initial values of a product: each lane sets its own elements of the accumulator."""
+
+    instruction: str
+    initial: str
+
+
+@frozen
+class Accumulate(Step):
+    """Sum in registers of the thread, and write each result once, at `loop`."""
+
+    loop: str

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
+from kdsl.lower.intrinsics.matrix import FRAGMENTS, register
 from kdsl.lower.tvm import Schedule
 from kdsl.plan import steps as s
 
@@ -17,6 +18,10 @@ class Nests:
     schedule: Schedule
     names: dict[str, tuple[str, ...]]  # sblock -> its loops from the outside in, before any step
     loops: dict[str, dict[str, object]] = field(factory=dict)
+    made: dict[str, object] = field(factory=dict)  # blocks that steps made, by the plan's names
+
+    def block(self, name: str):
+        return self.made[name] if name in self.made else self.schedule.get_sblock(name)
 
     def loop(self, sblock: str, name: str):
         return self.of(sblock)[name]
@@ -24,7 +29,7 @@ class Nests:
     def of(self, sblock: str) -> dict[str, object]:
         if sblock not in self.loops:
             names = self.names[sblock]
-            found = list(self.schedule.get_loops(self.schedule.get_sblock(sblock)))
+            found = list(self.schedule.get_loops(self.block(sblock)))
             self.loops[sblock] = dict(zip(names, found[len(found) - len(names) :]))
         return self.loops[sblock]
 
@@ -69,6 +74,81 @@ def set_scope(nests: Nests, step: s.SetScope) -> None:
     nests.schedule.set_scope(nests.schedule.get_sblock(step.sblock), 0, step.scope)
 
 
+def accumulate(nests: Nests, step: s.Accumulate) -> None:
+    schedule = nests.schedule
+    written = schedule.cache_write(nests.block(step.sblock), 0, "local")
+    schedule.reverse_compute_at(written, nests.loop(step.sblock, step.loop))
+
+
+def add_unit_loop(nests: Nests, step: s.AddUnitLoop) -> None:
+    nests.of(step.sblock)[step.name] = nests.schedule.add_unit_loop(nests.block(step.sblock))
+
+
+def storage_align(nests: Nests, step: s.StorageAlign) -> None:
+    nests.schedule.storage_align(nests.block(step.sblock), 0, axis=-2, factor=step.columns, offset=step.pad)
+
+
+def fragment_map(instruction: str):
+    """Element (row, column) to (row tile, column tile, lane, slot), for tensors with any leading axes."""
+    place = FRAGMENTS[instruction]
+
+    def two(i, j):
+        return (i // 16, j // 16, *place(i % 16, j % 16))
+
+    return two
+
+
+def transform_layout(nests: Nests, step: s.TransformLayout) -> None:
+    nests.schedule.transform_layout(
+        nests.block(step.sblock), ("write", 0), fragment_map(step.instruction), assume_injective_transform=True
+    )
+
+
+def fragment_loops(nests: Nests, step: s.FragmentLoops) -> None:
+    schedule, block = nests.schedule, nests.block(step.sblock)
+    schedule.transform_block_layout(block, fragment_map(step.instruction))
+    warp, _, lane, _ = schedule.get_loops(block)[-4:]
+    schedule.bind(warp, "threadIdx.y")
+    schedule.bind(lane, "threadIdx.x")
+
+
+def blockize(nests: Nests, step: s.Blockize) -> None:
+    nests.made[step.name] = nests.schedule.blockize(nests.loop(step.sblock, step.loop))
+
+
+def decompose_block(nests: Nests, step: s.DecomposeBlock) -> None:
+    initial = nests.schedule.decompose_reduction(nests.made[step.block], nests.loop(step.sblock, step.loop))
+    nests.made[step.initial] = nests.schedule.get_child_blocks(initial)[0]
+
+
+def hide_reads(nests: Nests, step: s.HideReads) -> None:
+    for name in step.blocks:
+        block = nests.block(name)
+        reads = [region.source.name for region in nests.schedule.get(block).reads]
+        positions = [at for at, read in enumerate(reads) if base_name(read) not in step.kept]
+        if positions:
+            nests.schedule.unsafe_hide_buffer_access(block, "read", positions)
+
+
+def base_name(buffer: str) -> str:
+    """A buffer's name without the scope that TVM appends."""
+    for scope in ("_warp", "_shared.dyn", "_local"):
+        buffer = buffer.removesuffix(scope)
+    return buffer
+
+
+def tensorize(nests: Nests, step: s.Tensorize) -> None:
+    register(step.intrinsic)
+    loop = nests.schedule.get_loops(nests.block(step.sblock))[-3]
+    nests.schedule.tensorize(loop, step.intrinsic)
+
+
+def initial_lanes(nests: Nests, step: s.InitialLanes) -> None:
+    schedule, block = nests.schedule, nests.made[step.initial]
+    schedule.transform_block_layout(block, FRAGMENTS[step.instruction])
+    schedule.bind(schedule.get_loops(block)[-2], "threadIdx.x")
+
+
 PRIMITIVES: dict[type, Callable] = {
     s.Fuse: fuse,
     s.Split: split,
@@ -79,4 +159,14 @@ PRIMITIVES: dict[type, Callable] = {
     s.Bind: bind,
     s.Decompose: decompose,
     s.SetScope: set_scope,
+    s.Accumulate: accumulate,
+    s.AddUnitLoop: add_unit_loop,
+    s.StorageAlign: storage_align,
+    s.TransformLayout: transform_layout,
+    s.FragmentLoops: fragment_loops,
+    s.Blockize: blockize,
+    s.DecomposeBlock: decompose_block,
+    s.HideReads: hide_reads,
+    s.Tensorize: tensorize,
+    s.InitialLanes: initial_lanes,
 }

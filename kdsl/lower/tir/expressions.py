@@ -215,7 +215,11 @@ class Scope:
         """The buffer of a graph tensor, and where in it these indices lie."""
         tensor = self.signature.kernel.tensors[name]
         if tensor.scope != "call":
-            return self.buffers[name], [values[axis] for axis in tensor.stored] or [0]
+            stored = [values[axis] for axis in tensor.stored]
+            if tensor.ring > 1:
+                step = self.indices[self.signature.kernel.sequential]
+                stored = [tirx.truncmod(step, constant(tensor.ring, "int64")), *stored]
+            return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         prefix = [
             self.value(index.slot) if index.slot is not None else self.indices[index.name]

@@ -151,4 +151,6 @@ def workspace_axes(plan: Plan):
 def local_buffer(tensor: Tensor):
     """A tensor of the kernel itself, in its storage order; a scalar is one element."""
     shape = tuple(tensor.shape[axis] for axis in tensor.stored)
+    if tensor.ring > 1:
+        shape = (tensor.ring, *shape)
     return decl_buffer(shape or (1,), TVM_DTYPE[tensor.dtype], tensor.name, layout=None)

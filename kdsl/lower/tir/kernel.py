@@ -12,13 +12,17 @@ The carried tensors live outside KERNEL_body, so that scheduling a stage there n
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from kdsl.check.graph import strip
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
 from kdsl.lower.tvm import (
+    AttrStmt,
+    Bind,
     BufferLoad,
     BufferStore,
+    Evaluate,
     For,
     ForKind,
     IterVar,
@@ -95,12 +99,26 @@ class KernelBuilder:
             else:
                 self.outer[index] = variable
         body = sequence([*self.sblocks(self.kernel.prologue), self.step_loop(), *self.sblocks(self.kernel.epilogue)])
-        if self.kernel.guarded is not None:
-            body = tirx.IfThenElse(self.outer[self.kernel.guarded] < self.extent(self.kernel.guarded), body, None)
+        body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
+        carried += [self.buffers[stage.tensor] for stage in self.kernel.copies]
         reads, writes = self.port_regions()
         block = SBlock(variables, reads, writes, self.kernel.name, body, alloc_buffers=carried)
         return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block))
+
+    def guard(self, body):
+        """Blocks beyond the extent of a sequential index that the grid enumerates do nothing.
+
+        On a GPU they return: TVM puts no barrier inside a condition, though this one is the same for all threads.
+        """
+        name = self.kernel.guarded
+        if name is None:
+            return body
+        index, extent = self.outer[name], self.extent(name)
+        if self.plan.target.family == "cuda":
+            leave = tirx.IfThenElse(index >= extent, Evaluate(op.thread_return()), None)
+            return sequence([leave, body])
+        return tirx.IfThenElse(index < extent, body, None)
 
     def grid_extent(self, index: str, tile: int):
         """How many values of an index the grid enumerates: of a sequential one, up to its bound."""
@@ -110,32 +128,71 @@ class KernelBuilder:
 
     def step_loop(self):
         if self.kernel.sequential is None:
-            return self.step_sblock([], [])
+            return self.step_sblock([], [], None)
         name = self.kernel.sequential
+        loop, variable, trips = Var(name, "int64"), Var(f"v_{name}", "int64"), Var(f"{name}_trips", "int64")
         extent = self.extent(name)
-        loop, variable = Var(name, "int64"), Var(f"v_{name}", "int64")
+        first = self.first_fetches(name, trips)
         self.outer[name] = variable
-        realize = self.step_sblock([IterVar(Range.from_min_extent(0, extent), variable, OPAQUE)], [loop])
-        return nest_loops([(loop, extent)], realize)
+        realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
+        return sequence([Bind(trips, extent), *first, nest_loops([(loop, trips)], realize)])
 
-    def step_sblock(self, variables, values):
-        """One step: the stages in a sblock of their own, then the carried tensors move on."""
+    def step_sblock(self, variables, values, trips):
+        """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
-        copies = self.sblocks(self.kernel.copies)
+        fetches = self.fetches(trips)
         stages = self.sblocks(self.kernel.body)
-        copied = {stage.tensor for stage in self.kernel.copies}
+        copied = [stage.tensor for stage in self.kernel.copies]
         local = [n for n, t in self.kernel.tensors.items() if t.scope == "step" and n not in {*carries, *copied}]
         reads, writes = self.port_regions()
         reads += [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         moved = [whole(self.buffers[name]) for name in carries]
-        inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body", sequence(stages),
-                       alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
-        commits = self.sblocks(self.kernel.commits)
-        body = sequence([*copies, SBlockRealize([], True, inner), *commits])
+        inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
+                       sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
+        realize = self.after_wait(SBlockRealize([], True, inner))
+        body = sequence([*fetches, realize, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
-        block = SBlock(variables, reads, writes, f"{self.kernel.name}_step", body,
-                       alloc_buffers=[self.buffers[name] for name in (*carries, *copied)])  # fmt: skip
+        block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
+                       body, alloc_buffers=[self.buffers[name] for name in carries])  # fmt: skip
         return SBlockRealize(values, True, block)
+
+    # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----
+    def first_fetches(self, name: str, trips):
+        """Before the loop: the steps that no earlier step fetches for, one group of copies each."""
+        groups = []
+        for step in range(self.kernel.ring - 1):
+            self.outer[name] = constant(step, "int64")
+            suffix = f"_{step}" if self.kernel.ring > 2 else ""
+            groups.append(self.group(self.kernel.first, self.outer[name], trips, suffix))
+        return groups
+
+    def fetches(self, trips):
+        """Inside a step: the copies for the step that is `ring - 1` later, or its own without a ring."""
+        if not self.kernel.copies:
+            return []
+        name = self.kernel.sequential
+        here = self.outer[name]
+        ahead = self.kernel.ring - 1
+        if not ahead:
+            return self.sblocks(self.kernel.copies)
+        self.outer[name] = here + constant(ahead, "int64")
+        group = self.group(self.kernel.copies, self.outer[name], trips, "")
+        self.outer[name] = here
+        return [group]
+
+    def group(self, stages: tuple[PlannedStage, ...], step, trips, suffix: str):
+        """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
+        copies = [AttrStmt(0, "async_scope", constant(1, "int32"), s) for s in self.sblocks(stages, suffix)]
+        guarded = tirx.IfThenElse(step < trips, sequence(copies), None)
+        return AttrStmt(0, "async_commit_queue_scope", constant(0, "int32"), guarded)
+
+    def after_wait(self, body):
+        """The body once its step's copies have landed: all groups but the `ring - 1` youngest."""
+        ahead = self.kernel.ring - 1
+        if not ahead:
+            return body
+        counted = AttrStmt(0, "async_wait_inflight_count", constant(ahead, "int32"), body)
+        return AttrStmt(0, "async_wait_queue_scope", constant(0, "int32"), counted)
 
     def port_regions(self):
         """Ports touched so far, whole: what the nesting sblocks declare."""
@@ -150,36 +207,44 @@ class KernelBuilder:
         return as_index(scope.value(self.plan.operator.indices[name].extent))
 
     # ---- stages ----
-    def sblocks(self, stages: tuple[PlannedStage, ...]):
-        return [self.stage_sblock(stage) for stage in stages]
+    def sblocks(self, stages: tuple[PlannedStage, ...], suffix: str = ""):
+        return [self.stage_sblock(evolve(stage, name=stage.name + suffix)) for stage in stages]
 
     def stage_sblock(self, stage: PlannedStage):
-        variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in stage.loops}
+        if stage.scan is None:
+            return self.leaf_sblock(stage, {})[0]
+        return self.scan_sblock(stage)
+
+    def leaf_sblock(self, stage: PlannedStage, row):
+        """The loops of a stage with its sblock; `row` has the index of a scan. Also the scope, and what it writes."""
+        inner = [loop for loop in stage.loops if loop.kind != "scan"]
+        variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in inner}
         scope = Scope(
-            self.signature, self.buffers, {**self.outer, **variables}, stage.renamed,
+            self.signature, self.buffers, {**self.outer, **row, **variables}, stage.renamed,
             stage.tensor if stage.scan is not None else None, self.offsets,
         )  # fmt: skip
         body, init, write = self.statements(stage, scope)
-        inner = [loop for loop in stage.loops if loop.kind != "scan"]
         iters = [
             IterVar(Range.from_min_extent(0, loop.extent), variables[loop.index],
                     REDUCE if loop.kind == "reduce" else DATA_PARALLEL)
             for loop in inner
         ]  # fmt: skip
-        accumulates = {stage.tensor} if init is not None else set()
-        reads = [point(b, i) for b, i in unique(scope.loads) if b.name not in accumulates or b is not write[0]]
+        # earlier rows of a scan are the row block's to declare: within a row nothing reads what it writes
+        reads = [point(b, i) for b, i in unique(scope.loads) if b is not write[0]]
         block = SBlock(iters, reads, [point(*write)], stage.name, body, init=init)
         loops = [(Var(loop.index, "int32"), loop.extent) for loop in inner]
-        statement = nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block))
-        return self.scan_sblock(stage, variables, statement, scope, write) if stage.scan is not None else statement
+        return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block)), scope, write
 
-    def scan_sblock(self, stage: PlannedStage, variables, statement, scope: Scope, write):
+    def scan_sblock(self, stage: PlannedStage):
         """The rows of a scan, one after the other: the row index is opaque to the schedule."""
         loop = next(loop for loop in stage.loops if loop.kind == "scan")
-        counter = Var(loop.index, "int32")
-        row = IterVar(Range.from_min_extent(0, loop.extent), variables[loop.index], OPAQUE)
-        reads = [whole(b) for b in {b.name: b for b, _ in scope.loads}.values()]
-        block = SBlock([row], reads, [whole(write[0])], f"{stage.name}_row", statement)
+        counter, variable = Var(loop.index, "int32"), Var(f"v_{loop.index}", "int32")
+        leaves = [self.leaf_sblock(inner, {loop.index: variable}) for inner in stage.unrolled]
+        buffers = {b.name: b for _, scope, _ in leaves for b, _ in scope.loads}
+        written = {write[0].name: write[0] for _, _, write in leaves}
+        row = IterVar(Range.from_min_extent(0, loop.extent), variable, OPAQUE)
+        block = SBlock([row], [whole(b) for b in buffers.values()], [whole(b) for b in written.values()],
+                       f"{stage.name}_row", sequence([statement for statement, _, _ in leaves]))  # fmt: skip
         return nest_loops([(counter, loop.extent)], SBlockRealize([counter], True, block))
 
     def statements(self, stage: PlannedStage, scope: Scope):
@@ -197,7 +262,7 @@ class KernelBuilder:
 
     def accumulate(self, stage: PlannedStage, scope: Scope, buffer, indices, start):
         reduction = stage.stage.reduction
-        term = as_float(scope.value(reduction.body))
+        term = as_float(self.term(stage, scope))
         for binder in reduction.binders:
             if binder.bound is not None:
                 below = scope.indices[binder.name.text] < scope.value(binder.bound)
@@ -208,6 +273,16 @@ class KernelBuilder:
         else:
             update = current + term if stage.stage.sign > 0 else current - term
         return write_element(buffer, indices, update), write_element(buffer, indices, start), (buffer, indices)
+
+    def term(self, stage: PlannedStage, scope: Scope):
+        """What is summed. A product comes with the operand that has the rows first, as its instruction does."""
+        body = strip(stage.stage.reduction.body)
+        if stage.left is None:
+            return scope.value(body)
+        first, second = strip(body.left), strip(body.right)
+        if stage.renamed.get(first.name.text, first.name.text) != stage.left:
+            first, second = second, first
+        return scope.value(first) * scope.value(second)
 
     def value(self, stage: PlannedStage, scope: Scope):
         if stage.stage is not None:

@@ -16,13 +16,14 @@ def plan_cpu_kernel(request: KernelRequest) -> KernelPlan:
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     pins = Pins.of(kernel)
     tensors, decisions = place(operator, graph, kernel, "cpu", settings, pins)
-    stages = kernel_stages(operator, graph, kernel, tensors, settings)
+    stages = kernel_stages(operator, graph, kernel, "cpu", tensors, settings)
     tensors.update({copy.name: copy for copy in stages.copies})
     tensors.update(received(operator, graph, kernel, request.made))
     body, decision = ordered(stages.body, kernel.name, pins)
     decisions.append(decision)
     steps = list(grid_steps(kernel))
-    for stage in stages.prologue + body + stages.commits + stages.epilogue:
+    everything = stages.prologue + body + stages.commits + stages.epilogue
+    for stage in (inner for outer in everything for inner in outer.unrolled):
         planned = nest(stage, kernel, pins)
         steps += planned.steps
         if planned.decision is not None:

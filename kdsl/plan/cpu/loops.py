@@ -35,7 +35,7 @@ def grid_steps(kernel: Kernel) -> Iterator[s.Step]:
 
 
 def nest(stage: PlannedStage, kernel: Kernel, pins: Pins) -> Nest:
-    computation = kernel.computations.get(stage.name)
+    computation = kernel.computations.get(stage.name) or kernel.computations.get(stage.name.removesuffix("_sum"))
     attributes = computation.attributes if computation is not None else {}
     span = computation.span if computation is not None else stage.span
     loops = [loop for loop in stage.loops if loop.kind != "scan"]

@@ -1,1 +1,191 @@
-def plan_cuda_kernel(request): raise NotImplementedError
+"""A kernel on an NVIDIA GPU, one role: a block of warps, fragments in registers, rings of shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve
+
+from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role
+from kdsl.plan import steps as s
+from kdsl.plan.cuda.deal import LANES, copy, deal
+from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
+from kdsl.plan.cuda.products import Product, product_of, product_steps
+from kdsl.plan.homes import extents, place, received
+from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
+from kdsl.plan.order import ordered
+from kdsl.plan.pins import Pins
+from kdsl.plan.refusal import PlanRefused
+from kdsl.plan.request import KernelRequest
+from kdsl.plan.stages import kernel_stages
+from kdsl.syntax import nodes as n
+
+SCOPES = {"shared": "shared.dyn", "registers": "warp", "thread": "local"}
+
+
+def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
+    """Raises PlanRefused."""
+    operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
+    role = one_role(kernel)
+    pins = Pins.of(kernel)
+    tensors, decisions = place(operator, graph, kernel, "cuda", settings, pins)
+    stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings)
+    tensors.update({tensor.name: tensor for tensor in stages.copies})
+    tensors = with_fragments(tensors, graph, kernel, role)
+    incoming = received(operator, graph, kernel, request.made)
+    copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
+    for name, tensor in incoming.items():
+        tensors[f"{name}.workspace" if name in kernel.homes else name] = tensor
+    tensors.update({stage.tensor: shared_copy(stage.tensor, kernel, incoming) for stage in copies})
+    body, decision = ordered(stages.body, kernel.name, pins)
+    decisions.append(decision)
+    builder = _Steps(kernel, role, tensors, pins, decisions)
+    prologue, body, commits, epilogue = (
+        tuple(builder.arranged(stage) for stage in group)
+        for group in (stages.prologue, body, stages.commits, stages.epilogue)
+    )
+    refuse_read_back(prologue + body, tensors, kernel)
+    plan = KernelPlan(
+        name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
+        guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
+        commits=commits, epilogue=epilogue, copies=copies, first=first_copies(copies, tensors, kernel),
+        threads=(LANES, role.warps),
+        steps=(), decisions=(), span=kernel.span,
+    )  # fmt: skip
+    steps = tuple(builder.steps(plan))
+    pins.refuse_unused()
+    return evolve(plan, steps=steps, decisions=tuple(decisions))
+
+
+def one_role(kernel: Kernel) -> Role:
+    if len(kernel.roles) != 1:
+        raise PlanRefused(
+            "E346", f"kernel `{kernel.name}` has {len(kernel.roles)} roles", kernel.span, required="one role",
+            help=("add `roles { all : 4 warps }`",),
+        )  # fmt: skip
+    return next(iter(kernel.roles.values()))
+
+
+def copied(name: str, kernel: Kernel, source: Tensor, settings: Mapping, request: KernelRequest) -> PlannedStage:
+    """The stage that fetches a workspace tensor into the kernel's own memory."""
+    sizes = extents(request.operator, settings, kernel)
+    span = kernel.homes[name].span
+    loops = tuple(Loop(index, sizes[index], "spatial") for index in source.indices)
+    read = Read(f"{name}.workspace", tuple(n.Name(span, i) for i in source.indices), span)
+    return PlannedStage(f"{name}_copy", "copy", name, source.indices, loops, None, read, {}, span)
+
+
+def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple[PlannedStage, ...]:
+    """The same fetches for the steps that no earlier step fetches for."""
+    rings = {tensors[stage.tensor].ring for stage in copies}
+    if len(rings) > 1:
+        raise PlanRefused(
+            "E349", f"kernel `{kernel.name}`: its rings have depths {sorted(rings)}", kernel.span,
+            required="one depth for every tensor that is fetched for a step",
+        )  # fmt: skip
+    if not rings or rings == {1}:
+        return ()
+    return tuple(evolve(stage, name=f"{stage.name}_first") for stage in copies)
+
+
+def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Tensor:
+    home, source = kernel.homes[name], incoming[name]
+    dtype = home.dtype or source.dtype
+    if home.memory != "shared" or dtype != source.dtype:
+        raise PlanRefused(
+            "E347", f"`{name}` comes from the workspace as {source.dtype}", home.span,
+            observed=f"{dtype} in {home.memory}", required=f"{source.dtype} in shared",
+        )  # fmt: skip
+    attributes = home.attributes
+    return Tensor(
+        name, source.indices, source.shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
+        ring=int(attributes.get("ring", 1)),
+    )  # fmt: skip
+
+
+def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Tensor], kernel: Kernel) -> None:
+    """What a kernel writes to the workspace other lanes cannot read back in it: nothing orders those accesses."""
+    written = {stage.tensor for stage in stages if stage.tensor in tensors and tensors[stage.tensor].scope == "call"}
+    for stage in stages:
+        if stage.stage is None:
+            continue
+        for read in stage.stage.reads:
+            name = stage.renamed.get(read.tensor, read.tensor)
+            if name in written:
+                raise PlanRefused(
+                    "E348", f"stage `{stage.name}` reads `{name}` back from the workspace in the kernel that writes it",
+                    tensors[name].span,
+                    help=(f"keep `{name} : f32 in shared` and add `{name} for NEXT_KERNEL : bf16 in workspace`",),
+                )  # fmt: skip
+
+
+class _Steps:
+    """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
+
+    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]):
+        self.kernel, self.role, self.tensors, self.pins, self.decisions = kernel, role, tensors, pins, decisions
+        self.products: dict[str, Product] = {}
+        self.fragments: set[str] = set()
+        self.placed: set[str] = set()
+
+    def arranged(self, stage: PlannedStage) -> PlannedStage:
+        """The stage with its loops in the order its kind of work maps them."""
+        instruction = matrix_instruction(self.kernel, stage.name)
+        if instruction is not None:
+            span = self.kernel.computations[stage.name].span
+            product = product_of(stage, instruction, row_index(self.role), self.tensors, span)
+            self.products[stage.name] = product
+            return product.stage
+        fragment = on_fragments(stage, self.tensors)
+        if fragment is None:
+            return stage
+        self.fragments.add(stage.name)
+        return by_rows(stage, fragment)
+
+    def steps(self, plan: KernelPlan) -> Iterator[s.Step]:
+        yield from self.grid()
+        for stage in plan.stages:
+            yield from self.memory(stage)
+        for stage in (*plan.first, *plan.copies):
+            yield from self.copy(stage)
+        for stage in plan.stages:
+            if stage.name in self.products:
+                steps, decision = product_steps(self.products[stage.name], self.tensors, self.pins)
+                self.decisions.append(decision)
+                yield from steps
+        for stage in plan.stages:
+            if stage.name in self.fragments:
+                fragment = on_fragments(stage, self.tensors)
+                loops = tuple(loop.index for loop in stage.loops)
+                yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops)
+            elif stage.name not in self.products and stage.kind != "copy":
+                tensor = self.tensors.get(stage.tensor)
+                yield from deal(stage, self.kernel, self.role.warps, tensor.memory if tensor is not None else "global")
+
+    def grid(self) -> Iterator[s.Step]:
+        for axis in self.kernel.grid:
+            names = tuple(f"{i}.tile" if tile > 1 else i for i, tile in axis.indices)
+            name = names[0]
+            if len(names) > 1:
+                name = axis.axis
+                yield s.Fuse(self.kernel.name, axis.span, f"grid {axis.axis}", names, name)
+            yield s.Bind(self.kernel.name, axis.span, f"grid {axis.axis}", name, f"blockIdx.{axis.axis}")
+
+    def memory(self, stage: PlannedStage) -> Iterator[s.Step]:
+        """Once a tensor, at the first stage that writes it."""
+        tensor = self.tensors.get(stage.tensor)
+        if tensor is None or tensor.memory not in SCOPES or tensor.name in self.placed:
+            return
+        self.placed.add(tensor.name)
+        why = f"{tensor.name} in {tensor.memory}"
+        yield s.SetScope(stage.name, tensor.span, why, SCOPES[tensor.memory])
+        if tensor.fragment is not None:
+            yield s.TransformLayout(stage.name, tensor.span, why, tensor.fragment.instruction)
+        elif tensor.pad and len(tensor.shape) > 1:
+            yield s.StorageAlign(stage.name, tensor.span, f"pad {tensor.pad}", tensor.shape[-1], tensor.pad)
+
+    def copy(self, stage: PlannedStage) -> Iterator[s.Step]:
+        tensor = self.tensors[stage.tensor]
+        attributes = self.kernel.homes[stage.tensor].attributes
+        vector = int(attributes.get("via.bytes", 16)) // DTYPE_BYTES[tensor.dtype]
+        yield from copy(stage, self.kernel, self.role.warps, tensor.elements, vector)

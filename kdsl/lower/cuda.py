@@ -1,0 +1,129 @@
+"""Scheduled TIR to CUDA C++: TVM's passes in our order, and TVM's CUDA code generator. nvcc is ours to call."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from kdsl.lower.stir.schedule import ScheduledKernel
+from kdsl.lower.tir.function import Argument
+from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
+
+CONFIG = {"tirx.use_async_copy": True, "tirx.disable_cse_tir": True}
+
+
+@frozen
+class CudaSource:
+    """CUDA of one kernel. `arguments` in the order of the device function; `shared_bytes` is dynamic shared memory."""
+
+    kernel: str
+    symbol: str
+    source: str
+    arguments: tuple[Argument, ...]
+    shared_bytes: int
+    threads: tuple[int, ...]
+
+
+def passes():
+    """The lowering, in order."""
+    return [
+        s_transform.CanonicalizeLoop(),
+        s_transform.LowerCrossThreadReduction(),
+        s_transform.LowerInitBlock(),
+        s_transform.PlanAndUpdateBufferAllocationLocation(),
+        s_transform.ConvertBlocksToOpaque(),
+        s_transform.LiftThreadBinding(),
+        s_transform.CompactBufferAllocation(),
+        s_transform.UnifyThreadBinding(),
+        s_transform.LowerMatchBuffer(),
+        t_transform.StmtSimplify(),
+        s_transform.AnnotateIrregularLoop(),
+        s_transform.InjectSoftwarePipeline(),
+        s_transform.LowerOpaqueBlock(),
+        t_transform.FlattenBuffer(),
+        t_transform.BF16ComputeLegalize(),
+        t_transform.VectorizeLoop(True),
+        s_transform.LowerAsyncDMA(),
+        t_transform.UnrollLoop(),
+        s_transform.RenormalizeSplitPattern(),
+        t_transform.StmtSimplify(),
+        t_transform.RemoveNoOp(),
+        s_transform.RewriteUnsafeSelect(),
+        t_transform.VerifyMemory(),
+        t_transform.AnnotateEntryFunc(),
+        s_transform.ThreadSync("shared"),
+        s_transform.ThreadSync("shared.dyn"),
+        s_transform.ThreadSync("warp"),
+        s_transform.InferFragment(),
+        s_transform.LowerThreadAllreduce(),
+        s_transform.InjectPTXAsyncCopy(),
+        s_transform.MergeSharedMemoryAllocations(),
+        t_transform.SplitHostDevice(),
+    ]
+
+
+def lower_warp_memory(func):
+    """Registers of a warp's lanes.
+
+    The pass needs every allocation above the binding of threadIdx.x, and sees one allocation a run.
+    """
+    allocations: list = []
+    body = without_allocations(func.body, allocations)
+    func = func.with_body(above_threads(body, allocations))
+    module = tvm.IRModule({"main": func})
+    for _ in allocations:
+        module = t_transform.LowerWarpMemory()(module)
+    return module
+
+
+def without_allocations(statement, found: list):
+    """The statement without its allocations of warp memory, which are added to `found`."""
+    if isinstance(statement, AllocBuffer) and statement.buffer.scope() == "warp":
+        found.append(statement)
+        return None
+    if isinstance(statement, SeqStmt):
+        kept = [s for s in (without_allocations(s, found) for s in statement.seq) if s is not None]
+        return SeqStmt(kept) if len(kept) > 1 else kept[0] if kept else None
+    if isinstance(statement, AttrStmt):
+        body = without_allocations(statement.body, found)
+        return AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    if isinstance(statement, For):
+        body = without_allocations(statement.body, found)
+        return For(statement.loop_var, statement.min, statement.extent, statement.kind, body,
+                   statement.thread_binding, statement.annotations, statement.step)  # fmt: skip
+    return statement
+
+
+def above_threads(statement, allocations: list):
+    """The allocations right above the first binding of a thread index."""
+    if isinstance(statement, AttrStmt):
+        if statement.attr_key == "thread_extent" and str(statement.node.thread_tag).startswith("threadIdx"):
+            return SeqStmt([*allocations, statement]) if allocations else statement
+        body = above_threads(statement.body, allocations)
+        return AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    if isinstance(statement, SeqStmt):
+        return SeqStmt([*list(statement.seq)[:-1], above_threads(statement.seq[-1], allocations)])
+    return statement
+
+
+def lower_cuda(kernel: ScheduledKernel, arch: str, threads: tuple[int, ...]) -> CudaSource:
+    target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
+    with tvm.transform.PassContext(config=CONFIG):
+        module = t_transform.BindTarget(target)(kernel.module)
+        for step in passes():
+            module = step(module)
+        (func,) = t_transform.Filter(is_device)(module).functions.values()
+        device = lower_warp_memory(func)
+        device = t_transform.StmtSimplify()(device)
+        device = t_transform.LowerIntrin()(device)
+        (func,) = device.functions.values()
+        symbol = str(func.attrs["global_symbol"])
+        source = tvm.get_global_func("target.build.cuda")(device, target.without_host() if hasattr(target, "without_host") else target).inspect_source()
+    return CudaSource(kernel.function.name, symbol, source, order(func, kernel.function.arguments), 0, threads)
+
+
+def is_device(func) -> bool:
+    return "calling_conv" in func.attrs and int(func.attrs["calling_conv"]) == 2
+
+
+def order(func, arguments):
+    return tuple(str(p.name) for p in func.params)

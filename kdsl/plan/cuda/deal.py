@@ -1,0 +1,82 @@
+"""Stages whose elements the threads of a block share out: each thread computes some, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdsl.check.model import Kernel
+from kdsl.plan import steps as s
+from kdsl.plan.model import PlannedStage
+from kdsl.plan.refusal import PlanRefused
+
+LANES = 32
+
+
+def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterator[s.Step]:
+    """Elements over warps and lanes, in the order they are stored; a sum stays in its thread unless `lanes` deals it."""
+    computation = kernel.computations.get(stage.name)
+    span = computation.span if computation is not None else stage.span
+    lanes = computation.attributes.get("lanes", ()) if computation is not None else ()
+    spatial = [loop for loop in stage.loops if loop.kind == "spatial"]
+    reduced = [loop for loop in stage.loops if loop.kind == "reduce"]
+    if lanes:
+        yield from _reduce_over_lanes(stage, lanes[0][0], spatial, reduced, warps, span)
+        return
+    why = f"elements over {warps} warps of {LANES} lanes"
+    name = "element"
+    if not spatial:
+        yield s.AddUnitLoop(stage.name, span, why, name)
+        if reduced:
+            raise PlanRefused(
+                "E340", f"stage `{stage.name}` sums to one number, and nothing says which lanes share the sum", span,
+                help=(f"add `{stage.name} : fma.f32 lanes {reduced[0].index} by 4 via shuffle`",),
+            )  # fmt: skip
+    elif len(spatial) == 1:
+        name = spatial[0].index
+    else:
+        yield s.Fuse(stage.name, span, why, tuple(loop.index for loop in spatial), name)
+    names = (f"{name}.turn", f"{name}.warp", f"{name}.lane")
+    yield s.Split(stage.name, span, why, name, (None, warps, LANES), names)
+    yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
+    yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
+    if reduced:
+        if memory != "thread":
+            yield s.Accumulate(stage.name, span, "the sum stays in registers", names[2])
+        yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
+
+
+def _reduce_over_lanes(stage, index, spatial, reduced, warps, span) -> Iterator[s.Step]:
+    """One result a warp: the lanes sum parts of it and exchange them by shuffles."""
+    if [loop.index for loop in reduced] != [index]:
+        raise PlanRefused("E341", f"`lanes {index}`: stage `{stage.name}` does not sum over `{index}` alone", span)
+    why = f"sum over {index} shared by {LANES} lanes"
+    inner = (f"{index}.turn", f"{index}.lane")
+    yield s.Split(stage.name, span, why, index, (None, LANES), inner)
+    if spatial:
+        name = spatial[0].index
+        if len(spatial) > 1:
+            name = "element"
+            yield s.Fuse(stage.name, span, why, tuple(loop.index for loop in spatial), name)
+        outer = (f"{name}.turn", f"{name}.warp")
+        yield s.Split(stage.name, span, why, name, (None, warps), outer)
+        yield s.Bind(stage.name, span, why, outer[1], "threadIdx.y")
+    yield s.Bind(stage.name, span, why, inner[1], "threadIdx.x")
+
+
+def copy(stage: PlannedStage, kernel: Kernel, warps: int, elements: int, vector: int) -> Iterator[s.Step]:
+    """A tile from the workspace into shared memory, `vector` elements a lane at a time."""
+    home = kernel.homes[stage.tensor]
+    span, why = home.span, f"{stage.tensor} in pieces of {vector} elements"
+    loops = tuple(loop.index for loop in stage.loops)
+    name = loops[0]
+    if len(loops) > 1:
+        name = "element"
+        yield s.Fuse(stage.name, span, why, loops, name)
+    wide = elements >= warps * LANES * vector
+    factors = (None, warps, LANES, vector) if wide else (None, 1, -(-elements // vector), vector)
+    names = (f"{name}.turn", f"{name}.warp", f"{name}.lane", f"{name}.piece")
+    yield s.Split(stage.name, span, why, name, factors, names)
+    if wide:
+        yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
+    yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
+    yield s.Vectorize(stage.name, span, why, names[3])

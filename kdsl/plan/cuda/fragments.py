@@ -1,0 +1,85 @@
+"""Which tensors live in the registers of matrix fragments, and which stages work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from kdsl.check.model import Graph, Kernel, Role
+from kdsl.plan.model import Fragment, PlannedStage, Tensor
+from kdsl.plan.refusal import PlanRefused
+
+TILE = 16
+
+
+def matrix_instruction(kernel: Kernel, stage: str) -> str | None:
+    """The matrix instruction that computes a stage, or None."""
+    computation = kernel.computations.get(stage)
+    name = computation.instruction if computation is not None else None
+    return name if name is not None and name.partition(".")[0] in ("mma", "wgmma", "tcgen05") else None
+
+
+def row_index(role: Role) -> str | None:
+    """The index whose tiles are dealt over the warps: the rows of every fragment."""
+    return role.over[0][0] if role.over else None
+
+
+def with_fragments(tensors: Mapping[str, Tensor], graph: Graph, kernel: Kernel, role: Role) -> dict[str, Tensor]:
+    """Tensors in registers get their fragment: as placed, or as accumulators of the instruction that makes them."""
+    rows = row_index(role)
+    makers = {stage.tensor: matrix_instruction(kernel, stage.name) for stage in graph.stages}
+    first = next((i for i in makers.values() if i is not None), None)
+    found = {}
+    for name, tensor in tensors.items():
+        if tensor.memory == "registers":
+            tensor = evolve(tensor, **_fragment(tensor, kernel, rows, makers.get(name) or first))
+        found[name] = tensor
+    return found
+
+
+def _fragment(tensor: Tensor, kernel: Kernel, rows: str | None, maker: str | None) -> dict:
+    placed = kernel.homes.get(tensor.name)
+    written = placed.attributes.get("as") if placed is not None else None
+    for views in kernel.views.values():
+        for view in views:
+            if f"{view.tensor}_for_{view.readers[0]}" == tensor.name:
+                written = view.attributes.get("as")
+    instruction, _, operand = str(written).rpartition(".") if written else (maker, "", "C")
+    if instruction is None or rows is None or rows not in tensor.indices or len(tensor.indices) != 2:
+        raise PlanRefused(
+            "E342", f"`{tensor.name}` is in registers, but no matrix fragment fits it", tensor.span,
+            observed=f"indices {', '.join(tensor.indices) or 'none'}; rows dealt over warps: {rows or 'none'}",
+            help=(f"place it in shared memory: `{tensor.name} : {tensor.dtype} in shared`",),
+        )  # fmt: skip
+    (columns,) = (index for index in tensor.indices if index != rows)
+    for index, extent in zip(tensor.indices, tensor.shape):
+        if extent % TILE:
+            raise PlanRefused("E120", f"`{tensor.name}`: {index} = {extent} is not a multiple of {TILE}", tensor.span)
+    return {"fragment": Fragment(instruction, operand, rows, columns), "order": (rows, columns)}
+
+
+def on_fragments(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Fragment | None:
+    """The fragment whose elements a stage that is no product works on, or None."""
+    names = [stage.tensor]
+    if stage.source is not None:
+        names.append(stage.source.tensor)
+    if stage.stage is not None:
+        names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
+    return next((tensors[n].fragment for n in names if n in tensors and tensors[n].fragment is not None), None)
+
+
+def by_rows(stage: PlannedStage, fragment: Fragment) -> PlannedStage:
+    """The stage with its loops as rows, columns: the order a fragment is mapped in."""
+    order = {fragment.rows: 0, fragment.columns: 1}
+    loops = sorted(stage.loops, key=lambda loop: order.get(loop.index, 2))
+    if tuple(loop.index for loop in loops[:2]) == (fragment.rows, fragment.columns) and len(loops) == 2:
+        return evolve(stage, loops=tuple(loops))
+    # the same tile with another column index: rows first
+    loops = sorted(stage.loops, key=lambda loop: 0 if loop.index == fragment.rows else 1)
+    if len(loops) != 2 or loops[0].index != fragment.rows:
+        raise PlanRefused(
+            "E343", f"stage `{stage.name}` works on fragments of rows {fragment.rows}, but has loops"
+            f" {', '.join(loop.index for loop in stage.loops)}", stage.span,
+        )  # fmt: skip
+    return evolve(stage, loops=tuple(loops))

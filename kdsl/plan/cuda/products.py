@@ -1,0 +1,132 @@
+"""Matrix products: operands, loop order, and the steps that turn a stage into matrix instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve, frozen
+
+from kdsl.check.graph import strip
+from kdsl.plan import steps as s
+from kdsl.plan.cuda.fragments import TILE
+from kdsl.plan.model import Decision, PlannedStage, Tensor
+from kdsl.plan.pins import Pins
+from kdsl.plan.refusal import PlanRefused
+from kdsl.source.span import Span
+from kdsl.syntax import nodes as n
+
+INTRINSIC = "kdsl_{instruction}_{dtype}_{stored}"
+
+
+@frozen
+class Product:
+    """`rows x contract` times `contract x columns`: the left operand in fragments, the right one in shared memory.
+
+    `stored` is how the right operand lies: "nk" (a row of it is a column of the result) or "kn".
+    """
+
+    stage: PlannedStage
+    instruction: str
+    rows: str
+    columns: str
+    contract: str
+    left: str
+    right: str
+    stored: str
+    initial_reads: tuple[str, ...]
+    span: Span
+
+
+def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mapping[str, Tensor], span: Span) -> Product:
+    """The operands of a contraction, by which of them has the rows. Raises PlanRefused."""
+    graph_stage = stage.stage
+    if graph_stage.kind != "contract" or len(graph_stage.contracted) != 1:
+        raise PlanRefused("E344", f"stage `{stage.name}` is no matrix product, so `{instruction}` cannot compute it", span)
+    body = strip(graph_stage.reduction.body)
+    operands = {}
+    for reference in (strip(body.left), strip(body.right)):
+        name = stage.renamed.get(reference.name.text, reference.name.text)
+        operands[name] = tuple(i.text for i in reference.indices if isinstance(i, n.Name))
+    names = list(operands)
+    (contract,) = graph_stage.contracted
+    left = [name for name in names if rows in operands[name]]
+    right = [name for name in names if name not in left]
+    if len(left) != 1 or len(right) != 1:
+        raise PlanRefused(
+            "E345", f"stage `{stage.name}`: one operand of a product has the rows `{rows}`, the other has not", span,
+            observed=f"operands {' and '.join(names)}",
+        )  # fmt: skip
+    _check_operands(stage, instruction, tensors[left[0]], tensors.get(right[0]), right[0], span)
+    columns = next(index for index in stage.indices if index != rows)
+    stored = "nk" if operands[right[0]][-1] == contract else "kn"
+    reads = graph_stage_reads(stage) - {left[0], right[0]}
+    ordered = {loop.index: loop for loop in stage.loops}
+    planned = evolve(stage, loops=(ordered[rows], ordered[columns], ordered[contract]), left=left[0])
+    return Product(
+        planned, instruction, rows, columns, contract, left[0], right[0], stored, tuple(sorted(reads)), span
+    )
+
+
+def graph_stage_reads(stage: PlannedStage) -> set[str]:
+    return {stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads}
+
+
+def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, right_name: str, span: Span) -> None:
+    if left.fragment is None or left.dtype == "f32":
+        raise PlanRefused(
+            "E301", f"`{left.name}` is operand A of `{stage.name}`, which takes 16-bit values in fragments", span,
+            observed=f"{left.dtype} in {left.memory}",
+            help=(f"add `{left.name} for {stage.name} : bf16 in registers as {instruction}.A`",),
+        )  # fmt: skip
+    if right is None or right.memory != "shared" or right.dtype == "f32":
+        found = f"{right.dtype} in {right.memory}" if right is not None else "no tensor of this kernel"
+        raise PlanRefused(
+            "E306", f"`{right_name}` is operand B of `{stage.name}`, which is read from shared memory as 16-bit values",
+            span, observed=found, help=(f"place `{right_name} : bf16 in shared pad 8`",),
+        )  # fmt: skip
+    if left.dtype != right.dtype:
+        raise PlanRefused(
+            "E308", f"the operands of `{stage.name}` have two dtypes: {left.name} {left.dtype}, {right.name} {right.dtype}",
+            span,
+        )  # fmt: skip
+
+
+def product_steps(product: Product, tensors: Mapping[str, Tensor], pins: Pins) -> tuple[list[s.Step], Decision]:
+    """Tiles of 16, the accumulator's rows over the warps, initial values first, then the instruction."""
+    stage, span = product.stage, product.span
+    extent = {loop.index: loop.extent for loop in stage.loops}
+    trips = {index: extent[index] // TILE for index in (product.columns, product.contract)}
+    outer = (product.contract, product.columns)
+    if trips[product.contract] < trips[product.columns]:
+        outer = (product.columns, product.contract)
+    pinned = pins.names(stage.name, "loop_order")
+    if pinned is not None:
+        if sorted(pinned) != sorted(outer):
+            raise PlanRefused(
+                "E136", f"`pin {stage.name}.loop_order` orders the tiles of {' and '.join(sorted(outer))}",
+                pins.span(stage.name, "loop_order"), observed=", ".join(pinned),
+            )  # fmt: skip
+        outer = pinned
+    decision = Decision(stage.name, "loop_order", outer, "more trips outside, ties: the contraction")
+    return list(_steps(product, tensors, outer, span)), decision
+
+
+def _steps(product: Product, tensors, outer, span) -> Iterator[s.Step]:
+    name, why = product.stage.name, f"{product.stage.name} by {product.instruction}"
+    indices = (product.rows, product.columns, product.contract)
+    for index in indices:
+        yield s.Split(name, span, why, index, (None, TILE), (f"{index}.tile", f"{index}.in"))
+    yield s.Reorder(
+        name, span, why, (f"{product.rows}.tile", *(f"{i}.tile" for i in outer), *(f"{i}.in" for i in indices))
+    )
+    block, initial = f"{name}.tile", f"{name}.initial"
+    yield s.Blockize(name, span, why, f"{product.rows}.in", block)
+    yield s.Bind(name, span, why, f"{product.rows}.tile", "threadIdx.y")
+    yield s.DecomposeBlock(name, span, "initial values before the sum", f"{outer[0]}.tile", block, initial)
+    if product.initial_reads:
+        kept = (product.left, product.right, product.stage.tensor)
+        yield s.HideReads(name, span, "what only the initial value reads", (name, block), kept)
+    dtype = tensors[product.left].dtype
+    intrinsic = INTRINSIC.format(instruction=product.instruction.replace(".", "_"), dtype=dtype, stored=product.stored)
+    yield s.Tensorize(name, span, why, f"{product.rows}.in", intrinsic)
+    yield s.InitialLanes(name, span, why, product.instruction, initial)
