@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from attrs import frozen
+
+from kdsl.check.blueprint import GuardedStage
 from kdsl.check.findings import listed
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 
 
 def check_coverage(point: Point) -> None:
-    if any("parts" in k.doubtful for k in _all_lines(point)):
+    """Runs before the other checks of a point: what is not computed at all is not missed again by them."""
+    if point.rule.form_guessed or any("parts" in kernel.lines.doubtful for kernel in point.kernels):
+        point.uncovered = True
         return
     owners = _owners(point)
-    _between(point, owners)
-
-
-def _all_lines(point: Point):
-    return [kernel.lines for kernel in point.kernels]
+    if not point.uncovered:
+        _between(point, owners)
 
 
 def _owners(point: Point) -> dict[str, KernelAtPoint]:
@@ -25,6 +27,7 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
         for part in kernel.lines.declaration.parts:
             first = owners.setdefault(part.text, kernel)
             if first is not kernel:
+                point.uncovered = True
                 span = next(p.span for p in first.lines.declaration.parts if p.text == part.text)
                 point.report(Diagnostic("E403", f"part `{part.text}` is computed by `{first.name}` and by `{kernel.name}`",
                                         part.span, label="again here", labels=(Label(span, "first here"),),
@@ -34,11 +37,12 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
     for name, part in point.rule.operator.parts.items():
         stages = [s.stage.name for s in point.graph.stages if s.stage.part == name]
         if name not in owners and stages:
+            point.uncovered = True
             where = point.rule.declaration.name.span
             point.report(Diagnostic("E401", f"no kernel computes part `{name}`: {listed(f'`{s}`' for s in stages)}", where,
                                     label="this rule leaves it out", labels=(Label(part.name.span, "the part"),),
                                     observed="no kernel", required="1 kernel", evidence=Evidence.PROVED,
-                                    help=(f"add `{name}` after `computes` of a kernel",)))  # fmt: skip
+                                    help=(f"add `{name}` after `computes` of a kernel",)), subject=name)  # fmt: skip
     return owners
 
 
@@ -46,20 +50,35 @@ def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
     """Reads across kernels: the maker must put the tensor in the workspace, and run first."""
     order = {id(kernel): position for position, kernel in enumerate(point.kernels)}
     makers = {s.stage.tensor: s for s in point.graph.stages}
-    seen: set[str] = set()
+    lost: dict[tuple[str, str], list[Crossing]] = {}
+    late: dict[tuple[str, str], Crossing] = {}
     for found in point.graph.stages:
         reader = owners.get(found.stage.part)
         for read in found.stage.reads:
             maker = makers.get(read.tensor)
             owner = owners.get(maker.stage.part) if maker is not None else None
-            if owner is None or reader is None or owner is reader or read.tensor in seen:
+            if owner is None or reader is None or owner is reader:
                 continue
+            crossing = Crossing(read.tensor, maker, found, owner, reader)
             if order[id(owner)] > order[id(reader)]:
-                seen.add(read.tensor)
-                point.report(_too_late(read.tensor, found, maker, owner, reader))
+                late.setdefault((owner.name, reader.name), crossing)
             elif not _in_workspace(owner, read.tensor) and "place" not in owner.lines.doubtful:
-                seen.add(read.tensor)
-                point.report(_lost(read.tensor, found, maker, owner, reader))
+                lost.setdefault((owner.name, reader.name), []).append(crossing)
+    for crossings in lost.values():
+        point.report(_lost(crossings), subject=crossings[0].reader.name)
+    for crossing in late.values():
+        point.report(_too_late(crossing))
+
+
+@frozen
+class Crossing:
+    """A tensor that one kernel makes and another one reads."""
+
+    tensor: str
+    maker: GuardedStage
+    found: GuardedStage
+    owner: KernelAtPoint
+    reader: KernelAtPoint
 
 
 def _in_workspace(kernel: KernelAtPoint, tensor: str) -> bool:
@@ -67,24 +86,29 @@ def _in_workspace(kernel: KernelAtPoint, tensor: str) -> bool:
     return any(home is not None and home.memory == "workspace" for home in homes)
 
 
-def _lost(tensor, found, maker, owner: KernelAtPoint, reader: KernelAtPoint) -> Diagnostic:
-    home = owner.kernel.homes.get(tensor)
+def _lost(crossings: list[Crossing]) -> Diagnostic:
+    first = crossings[0]
+    owner, reader = first.owner, first.reader
+    tensors = list(dict.fromkeys(c.tensor for c in crossings))
+    home = owner.kernel.homes.get(first.tensor)
     span = home.span if home is not None else owner.lines.declaration.name.span
-    label = f"only in {home.memory}" if home is not None else "never placed here"
+    label = f"only in {home.memory}" if home is not None else "not placed here"
+    made = tuple(Label(c.maker.node.name.span, f"makes `{c.tensor}`") for c in crossings[:3])
     return Diagnostic(
-        "E402", f"`{tensor}` goes from `{maker.stage.name}` in `{owner.name}` to `{found.stage.name}` in `{reader.name}`, "
-        f"but `{owner.name}` never puts it in the workspace", span, label=label,
-        labels=(Label(maker.node.name.span, "made here"), Label(found.node.name.span, "read here"),
-                Label(reader.lines.declaration.name.span, "the kernel that reads it")),
-        evidence=Evidence.PROVED, help=(f"add `{tensor} : ... in workspace` to `{owner.name}`",),
+        "E402", f"{listed(f'`{x}`' for x in tensors)} made in kernel `{owner.name}` and read in `{reader.name}`, but "
+        f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in the workspace", span, label=label,
+        labels=(*made, Label(first.found.node.name.span, "read here"),
+                Label(reader.lines.declaration.name.span, "the kernel that reads")),
+        evidence=Evidence.PROVED, help=(f"add `{', '.join(tensors)} : ... in workspace` to `{owner.name}`",),
     )  # fmt: skip
 
 
-def _too_late(tensor, found, maker, owner: KernelAtPoint, reader: KernelAtPoint) -> Diagnostic:
+def _too_late(crossing: Crossing) -> Diagnostic:
+    owner, reader = crossing.owner, crossing.reader
     return Diagnostic(
-        "E407", f"kernel `{reader.name}` reads `{tensor}`, which `{owner.name}` makes after it",
+        "E407", f"kernel `{reader.name}` reads `{crossing.tensor}`, which `{owner.name}` makes after it",
         reader.lines.declaration.name.span, label="kernels run in the order they are written",
-        labels=(Label(owner.lines.declaration.name.span, "runs later"), Label(maker.node.name.span, "made here"),
-                Label(found.node.name.span, "read here")),
+        labels=(Label(owner.lines.declaration.name.span, "runs later"),
+                Label(crossing.maker.node.name.span, "made here"), Label(crossing.found.node.name.span, "read here")),
         evidence=Evidence.PROVED, help=(f"write kernel `{owner.name}` before `{reader.name}`",),
     )  # fmt: skip

@@ -23,7 +23,7 @@ from kdsl.check.points import PointFindings, Walk
 from kdsl.check.products import check_products
 from kdsl.check.rule_lines import RuleNames, check_rule_lines, check_tactic, rule_names
 from kdsl.check.rules import resolve_rule
-from kdsl.check.schedule import check_schedule
+from kdsl.check.schedule import check_parameters, check_schedule
 from kdsl.check.targets import resolve_instruction, resolve_target
 from kdsl.source.diagnostic import Diagnostic, Label, Severity
 from kdsl.source.span import Span
@@ -184,11 +184,12 @@ class _Check:
     def points(self, rule: RuleNames, kernels: list[KernelLines], claims, check_contracts) -> None:
         found = PointFindings(tuple(rule.choices))
         for point in Walk(rule, kernels, found).points():
+            check_coverage(point)
+            check_parameters(point)
             for kernel in point.kernels:
                 check_schedule(point, kernel)
                 check_placement(point, kernel)
                 check_products(point, kernel)
-            check_coverage(point)
             check_contracts(point, claims)
         for diagnostic in found.merged():
             rule.findings.add(diagnostic)

@@ -96,6 +96,8 @@ def _needed(declaration: n.Target, declarations, findings: Findings) -> None:
     family = fields.get("family")
     value = family.value.text if family is not None and isinstance(family.value, n.Name) else None
     if value not in FAMILIES:
+        if (family is not None and family not in declaration.items) or (family is None and declaration.extends):
+            return  # the target that it extends has the finding
         where = family.value.span if family is not None else declaration.name.span
         found = "none" if family is None else family.value.span.text
         findings.add(Diagnostic("E220", f"target `{declaration.name.text}` has no known family", where, observed=found,
@@ -178,7 +180,7 @@ def _enumerate(instruction: Instruction, findings: Findings) -> None:
             findings.add(Diagnostic("E221", f"operand `{name}` of `{instruction.name}` names lane {outside[0]}",
                                     maps["lane"].span, observed=f"lane {outside[0]}", required=f"0 to {threads - 1}",
                                     evidence=Evidence.PROVED))  # fmt: skip
-            continue
+            return
         owner: dict[tuple, tuple] = {}
         for element, place in found.items():
             other = owner.setdefault(place, element)

@@ -290,7 +290,6 @@ def _comparison(e: n.Comparison, scope: Scope, findings: Findings):
         value = _option_value(side, other, scope)
         if value is not None:
             findings.add(value)
-            infer(other, scope, findings)
             return BOOL
     left, right = infer(e.left, scope, findings), infer(e.right, scope, findings)
     if left.is_any or right.is_any:

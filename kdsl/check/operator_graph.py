@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import define
+from attrs import define, field
 
 from kdsl.check.blueprint import (
     Blueprint,
@@ -36,6 +36,7 @@ class _Laws:
     operator: Operator
     graph: Blueprint
     findings: Findings
+    unmade: set[str] = field(factory=set)
 
     # ---- alternatives ----
     def alternatives(self) -> None:
@@ -197,7 +198,8 @@ class _Laws:
             self.readable_view(view, span)
             return
         missing = uncovered(guards, [g for g, _ in self.makers(tensor)], self.graph.cases)
-        if missing is not None and possible(guards):
+        if missing is not None and possible(guards) and tensor not in self.unmade:
+            self.unmade.add(tensor)
             made = [Label(node.span, "made here") for _, node in self.makers(tensor)]
             self.findings.add(Diagnostic("E201", f"nothing makes `{tensor}`{said(missing)}, and {reader} reads it", span,
                                          label="read here", labels=tuple(made[:3]),

@@ -7,7 +7,7 @@ from attrs import define
 from kdsl.check.findings import a, listed
 from kdsl.check.model import DTYPE_BYTES, Carry, Home, Operator, Stage
 from kdsl.check.points import KernelAtPoint, Point
-from kdsl.check.schedule import missing_feature, positive
+from kdsl.check.schedule import absent_stage, missing_feature, only_with, positive
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
@@ -88,11 +88,13 @@ class _Line:
         self.fits()
         self.engine()
         self.numbers()
+        sound = self.dtypes(there)
+        if there:
+            self.fragment(there[0], sound)
         for name in there:
-            self.dtype(name)
-            self.fragment(name)
             self.layout(name)
-            self.readers(name)
+        if not self.point.rule.form_guessed:
+            self.readers(there)
 
     def attribute(self, kind: str) -> n.Attribute | None:
         return next((x for x in self.line.attributes if x.kind == kind), None)
@@ -100,15 +102,10 @@ class _Line:
     def present(self, name: n.Id) -> bool:
         if name.text in self.tensors:
             return True
-        makers = [s for s in self.point.rule.graph.stages if s.stage.tensor == name.text]
-        guards = [", ".join(f"{k} = {v}" for k, v in s.guards if k in self.point.form) for s in makers]
-        reason = f"no stage of `{self.kernel.name}` makes or reads it"
-        if makers and not any(s.stage.tensor == name.text for s in self.point.graph.stages) and all(guards):
-            reason = f"it is there only with {guards[0]}"
-        labels = tuple(Label(s.node.name.span, "made here") for s in makers[:1])
-        self.point.report(Diagnostic("E404", f"tensor `{name.text}` is not in kernel `{self.kernel.name}`: {reason}",
-                                     name.span, labels=labels,
-                                     help=("drop it here, or change the form or the parts",)), everywhere=True)  # fmt: skip
+        here = [s for s in self.point.rule.graph.stages if s.stage.part in self.kernel.kernel.parts
+                and (s.stage.tensor == name.text or reads(s.stage, name.text))]  # fmt: skip
+        labels = tuple(Label(s.node.name.span, "there it would be") for s in here[:1])
+        self.point.absent(self.kernel, name, "tensor", only_with(self.point, [s.guards for s in here]), labels)
         return False
 
     # ---- memory ----
@@ -164,33 +161,38 @@ class _Line:
                                          required=listed(SWIZZLES), evidence=Evidence.PROVED))  # fmt: skip
 
     # ---- dtypes ----
-    def dtype(self, name: n.Id) -> None:
+    def dtypes(self, names: list[n.Id]) -> bool:
+        """Whether every tensor of the line may be stored in the line's dtype."""
         if self.line.dtype is None:
-            return
+            return True
         found = self.line.dtype.text
+        carries = {c.carry.tensor: c.carry for c in self.kernel.graph.carries}
+        carries |= {c.carry.next: c.carry for c in self.kernel.graph.carries}
+        carried = [x for x in names if x.text in carries and not self.line.readers and found != "f32"]
+        if carried:
+            self.carried(carried, found, carries[carried[0].text])
         operator = self.point.rule.operator
-        carries = [c.carry for c in self.kernel.graph.carries if name.text in (c.carry.tensor, c.carry.next)]
-        if carries and not self.line.readers and found != "f32":
-            self.carried(name, found, carries[0])
-            return
-        allowed = allowed_dtypes(operator, name.text, self.point)
-        if found in allowed:
-            return
-        view = operator.views.get(name.text)
+        wrong = [x for x in names if x not in carried and found not in allowed_dtypes(operator, x.text, self.point)]
+        if not wrong:
+            return not carried
+        view = operator.views.get(wrong[0].text)
         if view is not None and found in ("bf16", "f16"):
             help_ = f"ask for it in `require`: `{view.port} : {found}`"
         else:
             help_ = "keep it in f32; the operator lets a rule round " + listed(operator.rounding, 6)
         self.point.report(Diagnostic(
-            "E308", f"`{name.text}` may not be stored as {found}", name.span, label=f"as {found}", observed=found,
-            required=listed(allowed), labels=self.declared(name.text), evidence=Evidence.PROVED, help=(help_,)))  # fmt: skip
+            "E308", f"{listed(f'`{x.text}`' for x in wrong)} may not be stored as {found}", self.line.dtype.span,
+            label=f"as {found}", observed=found, required=listed(allowed_dtypes(operator, wrong[0].text, self.point)),
+            labels=self.declared(wrong[0].text), evidence=Evidence.PROVED, help=(help_,)))  # fmt: skip
+        return False
 
-    def carried(self, name: n.Id, found: str, carry: Carry) -> None:
-        copies = self.point.rule.operator.rounding.get(name.text, ())
-        help_ = f"`{name.text} : f32`, and a rounded copy for its readers: `{name.text} for ... : {found}`"
+    def carried(self, names: list[n.Id], found: str, carry: Carry) -> None:
+        copies = self.point.rule.operator.rounding.get(carry.tensor, ())
+        help_ = f"`{carry.tensor} : f32`, and a rounded copy for its readers: `{carry.tensor} for ... : {found}`"
         self.point.report(Diagnostic(
-            "E308", f"`{name.text}` is carried over `{carry.over}` and stays f32", name.span, label=f"as {found}",
-            observed=found, required="f32", labels=(Label(carry.span, "carried here"),), evidence=Evidence.PROVED,
+            "E308", f"{listed(f'`{x.text}`' for x in names)}: what is carried over `{carry.over}` stays f32",
+            self.line.dtype.span, label=f"as {found}", observed=found, required="f32",
+            labels=(Label(carry.span, "carried here"),), evidence=Evidence.PROVED,
             help=(help_ if found in copies else "a rounding at every step would add up",)))  # fmt: skip
 
     def declared(self, tensor: str) -> tuple[Label, ...]:
@@ -200,7 +202,7 @@ class _Line:
         return tuple(Label(span, "declared here") for span in spans)
 
     # ---- fragments and layout ----
-    def fragment(self, name: n.Id) -> None:
+    def fragment(self, name: n.Id, sound: bool) -> None:
         attribute = self.attribute("as")
         if attribute is None or attribute.name is None:
             return
@@ -216,7 +218,7 @@ class _Line:
             self.wrong(attribute, f"operand {operand} of `{instruction}` is not read from {self.line.memory}",
                        self.line.memory, listed(node.memories), node.span)  # fmt: skip
         dtypes = [d.name for d in node.dtypes]
-        if self.line.dtype is not None and self.line.dtype.text not in dtypes:
+        if sound and self.line.dtype is not None and self.line.dtype.text not in dtypes:
             self.point.report(Diagnostic(
                 "E308", f"operand {operand} of `{instruction}` is not {self.line.dtype.text}", self.line.dtype.span,
                 observed=self.line.dtype.text, required=listed(dtypes), labels=(Label(node.span, "the operand"),),
@@ -264,14 +266,29 @@ class _Line:
                        self.line.memory, other.span)  # fmt: skip
 
     # ---- readers ----
-    def readers(self, name: n.Id) -> None:
+    def readers(self, names: list[n.Id]) -> None:
+        """Every reader reads some tensor of the line, and every tensor has a reader."""
+        known: list[Stage] = []
         for reader in self.line.readers:
             stages = [s.stage for s in self.kernel.graph.stages if s.stage.name == reader.text]
-            if stages and not any(reads(stage, name.text) for stage in stages):
-                self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads `{name.text}`", reader.span,
+            if reader.text in self.point.rule.names.stages and not stages:
+                absent_stage(self.point, self.kernel, reader)
+                return
+            known += stages
+            if not stages:
+                return  # a kernel or a role reads whatever it reads
+            if not any(reads(stage, name.text) for stage in stages for name in names):
+                wanted = listed(f"`{name.text}`" for name in names)
+                self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads {wanted}", reader.span,
                                              labels=(Label(stages[0].span, "the stage"),), evidence=Evidence.PROVED,
                                              observed=listed(r.tensor for r in stages[0].reads) or "nothing",
-                                             required=name.text, help=("drop it after `for`",)))  # fmt: skip
+                                             required=wanted, help=("drop it after `for`",)), everywhere=True)  # fmt: skip
+        for name in names if known else ():
+            if not any(reads(stage, name.text) for stage in known):
+                readers = listed(f"`{r.text}`" for r in self.line.readers)
+                self.point.report(Diagnostic("E406", f"{readers} never reads `{name.text}`", name.span,
+                                             evidence=Evidence.PROVED,
+                                             help=("give it a line with the stages that read it",)), everywhere=True)  # fmt: skip
 
 
 def reads(stage: Stage, tensor: str) -> bool:

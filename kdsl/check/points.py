@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice, product
+from itertools import combinations, islice, product
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from kdsl.check.blueprint import Blueprint
+from kdsl.check.findings import listed
 from kdsl.check.evaluate import NotStatic, Undecided, decide
 from kdsl.check.kernel_lines import KernelLines
 from kdsl.check.model import Kernel, Target, names_in
@@ -15,7 +16,7 @@ from kdsl.check.operators import block
 from kdsl.check.rule_lines import RuleNames
 from kdsl.check.rules import form_setting, resolve_kernel
 from kdsl.check.sizes import Sizes
-from kdsl.source.diagnostic import Diagnostic
+from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.syntax import nodes as n
 
 MOST_POINTS = 4096
@@ -50,12 +51,30 @@ class Point:
     kernels: list[KernelAtPoint]
     sizes: Sizes
     findings: PointFindings
+    uncovered: bool = False  # some part is computed by no kernel, or by two
 
     def value(self, expr: n.Expr | None) -> object | None:
         return decide(expr, self.env) if expr is not None else None
 
-    def report(self, diagnostic: Diagnostic, everywhere: bool = False) -> None:
-        self.findings.add(self, diagnostic, everywhere)
+    def report(self, diagnostic: Diagnostic, everywhere: bool = False, subject: str = "") -> None:
+        """`subject` tells apart causes with one code and place."""
+        self.findings.add(self, diagnostic, everywhere, subject)
+
+    def absent(self, kernel: KernelAtPoint, name: n.Id, kind: str, reason: str, labels: tuple[Label, ...]) -> None:
+        """A stage or tensor that the kernel does not have here; a finding if it never has it."""
+        if not (self.uncovered or self.rule.form_guessed):
+            self.findings.miss(self, Absent(kernel.name, kind, name, reason, labels))
+
+
+@frozen
+class Absent:
+    """A name in a kernel's lines that its graph does not have."""
+
+    kernel: str
+    kind: str  # stage, tensor
+    name: n.Id
+    reason: str
+    labels: tuple[Label, ...]
 
 
 @define
@@ -66,6 +85,7 @@ class PointFindings:
     total: set[tuple] = field(factory=set)
     found: dict[tuple, list[tuple[tuple, Diagnostic]]] = field(factory=dict)
     everywhere: set[tuple] = field(factory=set)
+    missing: dict[tuple, tuple[Absent, set[tuple]]] = field(factory=dict)
 
     def key(self, point: Point) -> tuple:
         return (point.target.name, *point.choices.items())
@@ -73,9 +93,15 @@ class PointFindings:
     def visit(self, point: Point) -> None:
         self.total.add(self.key(point))
 
-    def add(self, point: Point, diagnostic: Diagnostic, everywhere: bool) -> None:
+    def miss(self, point: Point, absent: Absent) -> None:
+        span = absent.name.span
+        key = (absent.kernel, span.path, span.first)
+        self.missing.setdefault(key, (absent, set()))[1].add(self.key(point))
+
+    def add(self, point: Point, diagnostic: Diagnostic, everywhere: bool, subject: str) -> None:
         """With `everywhere`, only a finding if it is made at every point."""
-        cause = (diagnostic.code, diagnostic.span.path, diagnostic.span.first, diagnostic.span.last)
+        span = diagnostic.span
+        cause = (diagnostic.code, span.path, span.first, span.last, subject)
         self.found.setdefault(cause, []).append((self.key(point), diagnostic))
         if everywhere:
             self.everywhere.add(cause)
@@ -88,6 +114,22 @@ class PointFindings:
             first = entries[0][1]
             note = self.where(failing)
             yield evolve(first, notes=(*first.notes, note)) if note else first
+        yield from self.never_there()
+
+    def never_there(self) -> Iterator[Diagnostic]:
+        """E404: names that a kernel has at no point, one finding for those that are missing for one reason."""
+        groups: dict[tuple[str, str], list[Absent]] = {}
+        for absent, keys in self.missing.values():
+            if keys == self.total:
+                groups.setdefault((absent.kernel, absent.reason), []).append(absent)
+        for (kernel, reason), group in groups.items():
+            first = group[0]
+            names = list(dict.fromkeys(f"`{absent.name.text}`" for absent in group))
+            subject = f"{first.kind} {names[0]} is" if len(names) == 1 else f"{listed(names, 6)} are"
+            again = tuple(Label(absent.name.span, "nor this") for absent in group[1:5])
+            yield Diagnostic("E404", f"{subject} not in kernel `{kernel}`: {reason}", first.name.span, label="not there",
+                             labels=(*again, *first.labels), evidence=Evidence.PROVED,
+                             help=("drop what is not there, or change the form or the parts",))  # fmt: skip
 
     def where(self, failing: set[tuple]) -> str:
         """`at choose chunk = 32, width = 8; 3 of 4 points hold`."""
@@ -105,11 +147,14 @@ class PointFindings:
 
     def shortest(self, bad: set[tuple], points: set[tuple]) -> str:
         """The fewest choices that tell the failing points from the others; else the points themselves."""
-        for position in range(len(self.names)):
-            values = {point[position] for point in bad}
-            if {point for point in points if point[position] in values} == bad:
-                name = self.names[position]
-                return f"{name} = {' or '.join(str(v) for _, v in sorted(values, key=str))}"
+        for count in (1, 2):
+            for positions in combinations(range(len(self.names)), count):
+                values = [{point[position] for point in bad} for position in positions]
+                if {x for x in points if all(x[p] in v for p, v in zip(positions, values))} == bad:
+                    return ", ".join(
+                        f"{self.names[p]} = {' or '.join(str(x) for _, x in sorted(v, key=str))}"
+                        for p, v in zip(positions, values)
+                    )
         shown = sorted(bad, key=str)[:4]
         text = " or ".join(", ".join(f"{name} = {value}" for name, value in point) for point in shown)
         return text + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")

@@ -1,16 +1,19 @@
 """Operands of matrix instructions: where each comes from, and that producer and consumer agree lane by lane.
 
-The rows (index m) of a product are the output index dealt over warps, or the one that `rows` names; the operand
-that has the row index is A, the other one B, and the reduced index is k.
+The rows (index m) of a product are the output index that `rows` names, or the one dealt over warps in tiles of whole
+rows; dealt in tiles of whole columns only, it is the columns. The operand that has the row index is A, the other one
+B, and the reduced index is k.
 """
 
 from __future__ import annotations
 
 from attrs import frozen
 
+from kdsl.check.findings import listed
 from kdsl.check.fragments import moved_elements
 from kdsl.check.graph import strip
 from kdsl.check.model import Home, Instruction, Stage
+from kdsl.check.placement import block_extent
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -31,10 +34,11 @@ class Product:
 
 
 def check_products(point: Point, kernel: KernelAtPoint) -> None:
-    if "compute" in kernel.lines.doubtful or "place" in kernel.lines.doubtful:
+    if kernel.lines.doubtful & {"compute", "place"} or point.rule.form_guessed:
         return
     products = {p.stage.tensor: p for p in _products(point, kernel)}
     for product in products.values():
+        _tiles(point, kernel, product)
         for operand, reference in product.operands.items():
             _operand(point, kernel, product, operand, reference, products)
 
@@ -61,7 +65,7 @@ def _product(kernel: KernelAtPoint, stage: Stage, instruction: Instruction, comp
     named = computation.attributes.get("rows")
     rows = named[0] if isinstance(named, tuple) else named
     if rows is None:
-        rows = next((index for index, _ in dealt if index in stage.indices), stage.indices[0])
+        rows = _dealt_rows(stage, dict(dealt), instruction)
     if rows not in stage.indices:
         return None
     columns = next(i for i in stage.indices if i != rows)
@@ -70,6 +74,38 @@ def _product(kernel: KernelAtPoint, stage: Stage, instruction: Instruction, comp
     for side in (strip(body.left), strip(body.right)):
         operands["A" if rows in plain(side) else "B"] = side
     return Product(stage, instruction, rows, columns, stage.contracted[0], operands, computation.span)
+
+
+def _dealt_rows(stage: Stage, dealt: dict[str, int], instruction: Instruction) -> str:
+    """The output index dealt over warps, if its tile holds whole rows; tiles that only hold columns leave the other."""
+    index = next((i for i in dealt if i in stage.indices), None)
+    if index is None:
+        return stage.indices[0]
+    m, ns = instruction.fields.get("m"), instruction.fields.get("n")
+    by = dealt[index]
+    columns = any(isinstance(x, int) and x > 0 and by % x == 0 for x in (ns if isinstance(ns, tuple) else (ns,)))
+    if isinstance(m, int) and by % m and columns:
+        return next(i for i in stage.indices if i != index)
+    return index
+
+
+def _tiles(point: Point, kernel: KernelAtPoint, product: Product) -> None:
+    """What one warp holds of every index is made of whole instructions."""
+    computation = kernel.kernel.computations[product.stage.name]
+    own = computation.attributes.get("over")
+    dealt = dict(own if own else [axis for role in kernel.kernel.roles.values() for axis in role.over])
+    for extent, index in (("m", product.rows), ("n", product.columns), ("k", product.depth)):
+        held = dealt.get(index) or block_extent(point, kernel, index)
+        sizes = product.instruction.fields.get(extent)
+        sizes = sizes if isinstance(sizes, tuple) else (sizes,)
+        if held is None or any(isinstance(size, int) and size > 0 and held % size == 0 for size in sizes):
+            continue
+        point.report(Diagnostic(
+            "E120", f"`{product.instruction.name}` multiplies {extent} = {listed(sizes, 3)} of `{index}` at once, and a warp "
+            f"of `{product.stage.name}` has {held}", product.span, label=f"{held} of `{index}` here", observed=str(held),
+            required=f"a multiple of {listed(sizes, 3)}", labels=(Label(product.stage.span, "the stage"),),
+            evidence=Evidence.PROVED, help=(f"deal `{index}` in larger tiles, or take other rows with `rows`",)),
+            subject=extent)  # fmt: skip
 
 
 def plain(reference: n.Reference) -> tuple[str, ...]:

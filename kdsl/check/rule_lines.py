@@ -36,7 +36,8 @@ class RuleNames:
     defaults: dict[str, object] = field(factory=dict)
     form: dict[str, n.Expr] = field(factory=dict)
     require: list[n.Claim] = field(factory=list)
-    form_whole: bool = True  # every form and parameter has a value that is right
+    form_whole: bool = True  # every form and parameter has a value
+    form_guessed: bool = False  # some value is not the author's: nothing about the graph follows from it
     used: set[str] = field(factory=set)
     memo: dict = field(factory=dict)  # answers that several points share
     facts: dict[str, str] = field(factory=dict)  # names that only `ensure` and `measure` know, and why
@@ -224,19 +225,35 @@ def _form(rule: RuleNames) -> None:
             rule.findings.add(unknown_name("form", name, line.name.span, settable, f" of {rule.operator.name}"))
         if len(rule.findings) == before:
             rule.form[name] = line.value
-        else:
-            rule.form_whole = False
+        elif name in settable:
+            _guess(rule, name, line.value.span)
     missing = [name for name in settable if name not in seen]
     guessed = [closest(name, missing) for name in seen if name not in settable]
     missing = [name for name in missing if name not in guessed]
+    for name in settable:
+        if name not in rule.form:
+            _guess(rule, name, rule.declaration.name.span)
     if missing:
-        rule.form_whole = False
         where = next((item.span for item in rule.declaration.items if isinstance(item, n.Block) and item.kind == "form"),
                      rule.declaration.name.span)  # fmt: skip
         rule.findings.add(Diagnostic(
             "E141", f"rule `{rule.declaration.name.text}` leaves {listed(f'`{m}`' for m in missing)} open", where,
             label="not set here", observed=listed(seen) or "nothing set", required=listed(settable),
             help=tuple(f"add `{m} = {_example(rule, m)}`" for m in missing[:3])))  # fmt: skip
+
+
+def _guess(rule: RuleNames, name: str, span: Span) -> None:
+    """A value to go on with, so that what does not depend on it is still checked."""
+    rule.form_guessed = True
+    cases = rule.operator.forms.get(name)
+    if cases:
+        rule.form[name] = n.Name(span, cases[-1])
+        return
+    values = rule.operator.parameters[name].values
+    if values:
+        rule.form[name] = n.Number(span, str(values[0]))
+    else:
+        rule.form_whole = False
 
 
 def _example(rule: RuleNames, name: str) -> str:
@@ -288,8 +305,9 @@ def expanded(rule: RuleNames, items: tuple[n.Node, ...], depth: int = 0) -> tupl
             rule.findings.add(unknown_name("tactic", name, item.tactic.span, tactics))
         elif len(item.arguments) != len(tactics[name].parameters):
             tactic = tactics[name]
-            needed = f"({', '.join(p.text for p in tactic.parameters)})"
-            rule.findings.add(wrong_arity(f"tactic `{name}`", len(item.arguments), f"{len(tactic.parameters)}: {needed}",
+            count, names = len(tactic.parameters), ", ".join(p.text for p in tactic.parameters)
+            needed = f"{count} argument{'s' * (count != 1)} ({names})" if count else "no arguments"
+            rule.findings.add(wrong_arity(f"tactic `{name}`", len(item.arguments), needed,
                                           item.span, tactic.name.span))  # fmt: skip
         elif name not in rule.declarations.broken_tactics and depth < 32:
             arguments = {p.text: a for p, a in zip(tactics[name].parameters, item.arguments)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kdsl.check.evaluate import decide
 from kdsl.check.findings import a, listed
-from kdsl.check.model import Instruction, walk
+from kdsl.check.model import Instruction, names_in, walk
+from kdsl.check.operators import block
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -24,9 +25,24 @@ def check_schedule(point: Point, kernel: KernelAtPoint) -> None:
                                     label="no warps here", help=("deal tasks with `grid { task : ... }`",)))  # fmt: skip
     else:
         left = _roles(point, kernel, left)
-    for line in kernel.nodes("compute"):
+    for line in kernel.nodes("compute") if not point.rule.form_guessed else ():
         for stage in line.stages:
             _computation(point, kernel, line, stage, left)
+
+
+def check_parameters(point: Point) -> None:
+    """E142: a parameter of the algorithm has one of the values that the operator gives it."""
+    for line in block(point.rule.declaration.items, "form"):
+        parameter = point.rule.operator.parameters.get(line.name.text)
+        value = point.form.get(line.name.text)
+        if parameter is None or parameter.values is None or value in parameter.values or point.rule.form_guessed:
+            continue
+        used = [x for x in names_in(line.value) if x in point.rule.choices]
+        labels = [Label(parameter.span, "declared here")]
+        labels += [Label(point.rule.choice_spans[x], f"`{x}` is chosen here") for x in used]
+        point.report(Diagnostic("E142", f"`{line.name.text}` is never {value}", line.value.span, observed=str(value),
+                                required=listed(parameter.values), labels=tuple(labels), evidence=Evidence.PROVED,
+                                help=(f"take {value} out of `{used[0]}`",) if used else ()))  # fmt: skip
 
 
 Left = dict[str, tuple[tuple[int, ...] | None, Span | None]]  # index: extents still to be dealt, and by what it was cut
@@ -154,10 +170,10 @@ def _roles(point: Point, kernel: KernelAtPoint, left: Left) -> Left:
         warps = positive(point, role.warps, f"the warps of role `{role.name.text}`", role.warps.span)
         if warps is None:
             continue
-        _whole(point, role)
+        whole = _whole(point, role)
         total += warps
         registers += warps * WARP * (_registers(point, role) or 0)
-        _dealt_over(point, role, warps, left, after, len(roles) == 1)
+        _dealt_over(point, role, warps if whole else None, left, after, len(roles) == 1)
     if total > MOST_WARPS:
         point.report(Diagnostic("E303", f"kernel `{kernel.name}` has {total} warps in a block", roles[0].span,
                                 observed=f"{total} warps", required=f"at most {MOST_WARPS}", evidence=Evidence.PROVED,
@@ -172,7 +188,7 @@ def _roles(point: Point, kernel: KernelAtPoint, left: Left) -> Left:
     return after
 
 
-def _whole(point: Point, role: n.Role) -> None:
+def _whole(point: Point, role: n.Role) -> bool:
     """A quotient of warps must come out even: half a warp cannot stand at a barrier."""
     for node in (x for x in walk(role.warps) if isinstance(x, n.Binary) and x.operator == "/"):
         top, bottom = point.value(node.left), point.value(node.right)
@@ -181,6 +197,8 @@ def _whole(point: Point, role: n.Role) -> None:
                                     observed=f"{top} / {bottom}", required="a whole number of warps",
                                     evidence=Evidence.PROVED,
                                     help=(f"nearest multiple: {top - top % bottom + bottom}",)))  # fmt: skip
+            return False
+    return True
 
 
 def _registers(point: Point, role: n.Role) -> int | None:
@@ -195,7 +213,7 @@ def _registers(point: Point, role: n.Role) -> int | None:
     return count
 
 
-def _dealt_over(point: Point, role: n.Role, warps: int, left: Left, after: Left, alone: bool) -> None:
+def _dealt_over(point: Point, role: n.Role, warps: int | None, left: Left, after: Left, alone: bool) -> None:
     seen: dict[str, Span] = {}
     tiles: int | None = 1
     for axis in role.over:
@@ -218,7 +236,7 @@ def _dealt_over(point: Point, role: n.Role, warps: int, left: Left, after: Left,
                 after[name] = ((by,), axis.span)
         else:
             tiles = None
-    if role.over and tiles is not None and tiles % warps:
+    if role.over and tiles is not None and warps is not None and tiles % warps:
         idle = f"{warps - tiles} warps have nothing to do" if tiles < warps else "some warps have one tile more than others"
         point.report(Diagnostic("E405", f"role `{role.name.text}` deals {tiles} tiles over {warps} warps", role.span,
                                 label=idle, observed=f"{tiles} tiles", required=f"a multiple of {warps}",
@@ -252,12 +270,12 @@ def _computation(point: Point, kernel: KernelAtPoint, line: n.Computation, name:
         instruction = None
     stages = [s.stage for s in kernel.graph.stages if s.stage.name == name.text]
     if not stages:
-        point.report(_not_here(point, kernel, name), everywhere=True)
+        absent_stage(point, kernel, name)
         return
     stage = stages[0]
     resolved = point.rule.declarations.right_instructions.get(instruction or "")
-    if resolved is not None and "A" in resolved.operands:
-        _matrix(point, kernel, name, stage, resolved)
+    if resolved is not None and "A" in resolved.operands and not _matrix(point, kernel, line, name, stage, resolved):
+        return
     for attribute in line.attributes:
         if attribute.kind == "vector":
             _vector(point, kernel, stages, attribute, left)
@@ -274,18 +292,23 @@ def _computation(point: Point, kernel: KernelAtPoint, line: n.Computation, name:
                 point.report(missing_feature(point, "shfl", attribute.name.span, "lanes exchange values with it"))
 
 
-def _not_here(point: Point, kernel: KernelAtPoint, name: n.Id) -> Diagnostic:
+def absent_stage(point: Point, kernel: KernelAtPoint, name: n.Id) -> None:
     every = [s for s in point.rule.graph.stages if s.stage.name == name.text]
     parts = list(dict.fromkeys(s.stage.part for s in every))
     if every and not set(parts) & set(kernel.kernel.parts):
-        reason = f"it belongs to part {listed(f'`{p}`' for p in parts)}, which `{kernel.name}` does not compute"
+        reason = f"part {listed(f'`{p}`' for p in parts)} is not computed there"
     else:
-        guards = next((s.guards for s in every if s.stage.part in kernel.kernel.parts), ())
-        needs = ", ".join(f"{k} = {v}" for k, v in guards if k in point.form)
-        reason = f"it is there only with {needs}" if needs else "the form leaves it out"
-    labels = tuple(Label(s.node.name.span, "declared here") for s in every[:1])
-    return Diagnostic("E404", f"stage `{name.text}` is not in kernel `{kernel.name}`: {reason}", name.span, labels=labels,
-                      help=("drop it here, or change the form or the parts",))  # fmt: skip
+        reason = only_with(point, [s.guards for s in every if s.stage.part in kernel.kernel.parts])
+    point.absent(kernel, name, "stage", reason, tuple(Label(s.node.name.span, "declared here") for s in every[:1]))
+
+
+def only_with(point: Point, guards: list) -> str:
+    """The form under which something would be there."""
+    for found in guards:
+        needs = ", ".join(f"{k} = {v}" for k, v in found if k in point.form and point.form[k] != v)
+        if needs:
+            return f"only with {needs}"
+    return "no stage of it makes or reads it"
 
 
 def _no_loop(stage, index: str, span: Span, kind: str, known: tuple[str, ...]) -> Diagnostic:
@@ -366,17 +389,17 @@ def _vector_refused(stage, axis: n.Axis, message: str, label: str, help_: str | 
                       evidence=Evidence.PROVED)  # fmt: skip
 
 
-def _matrix(point: Point, kernel: KernelAtPoint, name: n.Id, stage, instruction: Instruction) -> None:
-    """A matrix instruction multiplies matrices, and all its threads take part."""
+def _matrix(point: Point, kernel: KernelAtPoint, line, name: n.Id, stage, instruction: Instruction) -> bool:
+    """A matrix instruction multiplies matrices, and all its threads take part. False if the stage is no product."""
     if stage.kind != "contract":
         point.report(Diagnostic("E310", f"`{instruction.name}` multiplies matrices, and `{stage.name}` is {a(stage.kind)}",
                                 name.span, observed=a(stage.kind), required="a sum over products of two tensors",
                                 labels=(Label(stage.span, "the stage"),), evidence=Evidence.PROVED,
                                 help=("compute it with fma.f32",)))  # fmt: skip
-        return
+        return False
     threads = instruction.fields.get("threads")
     if not isinstance(threads, int):
-        return
+        return True
     for role in kernel.nodes("roles"):
         wanted = kernel.kernel.computations.get(stage.name)
         on = wanted.attributes.get("on") if wanted is not None else None
@@ -385,6 +408,7 @@ def _matrix(point: Point, kernel: KernelAtPoint, name: n.Id, stage, instruction:
         warps = decide(role.warps, point.env)
         if isinstance(warps, int) and warps > 0 and warps * WARP % threads:
             point.report(Diagnostic("E405", f"`{instruction.name}` needs {threads} threads together, role "
-                                    f"`{role.name.text}` has {warps * WARP}", name.span, observed=f"{warps} warps",
+                                    f"`{role.name.text}` has {warps * WARP}", line.instruction.span, observed=f"{warps} warps",
                                     required=f"a multiple of {threads // WARP} warps",
                                     labels=(Label(role.span, "the role"),), evidence=Evidence.PROVED))  # fmt: skip
+    return True

@@ -12,7 +12,7 @@ from kdsl.check.placement import block_extent, known_tensors, row_bytes
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.check.products import place_for
 from kdsl.check.rule_lines import RuleNames, possible_dtypes
-from kdsl.contract.calls import call_text
+from kdsl.contract.calls import call_text, speaks
 from kdsl.contract.claims import Claims
 from kdsl.contract.decide import clause_text, decide_claim, quantity
 from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
@@ -29,14 +29,17 @@ FACT_OF = {"shared": "shared_bytes", "stack": "stack_bytes"}
 def check_contracts(point: Point, claims: Claims) -> None:
     """Budgets, promises and the form's own requirements at one point."""
     largest = point.sizes.largest() or {}
-    setting = Setting(point.rule.operator, point.graph, {**point.env, **largest}, _widest(point), point.target.family)
+    kernels = tuple(k.kernel for k in point.kernels)
+    env = {**point.env, **largest}
+    setting = Setting(point.rule.operator, point.graph, env, _widest(point), point.target.family, kernels)
     facts, uses = plan_facts(setting, [k.kernel for k in point.kernels if "place" not in k.lines.doubtful])
     broken = {FACT_OF[use.memory] for use in uses if _over_budget(point, use, largest)}
     for kernel in point.kernels:
         degrees = _conflicts(point, kernel)
         facts.update({f"{kernel.name}/{key}": fact for key, fact in conflict_fact(degrees).items()})
     _promises(point, claims, facts, largest, broken)
-    _form_requirements(point)
+    if not point.rule.form_guessed:
+        _form_requirements(point)
 
 
 def _widest(point: Point) -> dict[str, str]:
@@ -85,6 +88,7 @@ def _grid_help(point: Point, kernel: KernelAtPoint, use: MemoryUse) -> tuple[str
     shapes = known_tensors(point, kernel)
     indices = shapes.get(use.buffers[0].tensor, ())
     dealt = {name for axis in kernel.kernel.grid for name, _ in axis.indices}
+    dealt |= {i for s in kernel.graph.stages for i in (*s.stage.contracted, s.stage.scan)}
     free = [i for i in indices if i not in dealt and (block_extent(point, kernel, i) or 0) > 16]
     return (f"or deal `{free[-1]}` over the grid: `{free[-1]} by ...`",) if free and use.memory == "shared" else ()
 
@@ -111,7 +115,8 @@ def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
             if row is None or row < 16 or dtype not in ("bf16", "f16"):
                 continue
             pad, swizzle = int(home.attributes.get("pad", 0)), int(home.attributes.get("swizzle", 0))
-            degrees[read.tensor] = conflict_degree(row, pad, swizzle if swizzle <= row else 0, dtype)
+            swizzle = swizzle if swizzle <= row else 0
+            degrees[read.tensor] = conflict_degree(swizzle or row, pad, swizzle, dtype)
             if degrees[read.tensor] > 1:
                 _conflict(point, kernel, read.tensor, home, row, dtype, degrees[read.tensor])
     return degrees
@@ -119,7 +124,7 @@ def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
 
 def _conflict(point: Point, kernel: KernelAtPoint, tensor: str, home, row: int, dtype: str, degree: int) -> None:
     fixes = [f"`pad {p}`" for p in (8,) if conflict_degree(row, p, 0, dtype) == 1]
-    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(row, 0, s, dtype) == 1][:1]
+    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(s, 0, s, dtype) == 1][:1]
     point.report(warning(
         "W501", f"ldmatrix of `{tensor}` takes {degree} wavefronts where 1 is ideal", home.span,
         label=f"rows of {row} bytes", observed=str(degree), required="1", evidence=Evidence.SIMULATED,
@@ -182,7 +187,7 @@ def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, ob
     chosen = next((x for x in line.items if x.name.text == name), None) if line is not None else None
     span = chosen.span if chosen is not None else point.rule.declaration.name.span
     values = {**point.env, **call}
-    used = [x for x in names_in(case.requires.predicate) if x in values]
+    used = [x for x in names_in(case.requires.predicate) if x in values and speaks(point.rule.operator, x, values)]
     found = ", ".join(f"{x} = {quantity(values[x])}" for x in used)
     others = [c for c in point.rule.operator.forms[name] if c != case.name.text]
     message = f": {case.requires.message.value}" if case.requires.message is not None else ""
@@ -201,27 +206,38 @@ def check_requirements(rule: RuleNames) -> None:
     """E503: no call meets them; W503: every call does."""
     targets = rule.targets or (None,)
     claims = [c for c in rule.require if not _depends_on_choices(rule, c)]
-    for target in targets:
-        env = {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
-        if not search(rule.operator, [Condition(c.predicate) for c in claims], env).refuted:
-            continue
-        on = f" on {target.name}" if target is not None and len(targets) > 1 else ""
-        _unsatisfiable(rule, claims, env, on)
+    envs = {t.name if t is not None else "": _fields(t) for t in targets}
+    never = [name for name, env in envs.items()
+             if search(rule.operator, [Condition(c.predicate) for c in claims], env).refuted]  # fmt: skip
+    if never:
+        _unsatisfiable(rule, claims, envs[never[0]], f" on {listed(never)}" if len(never) < len(envs) else "")
         return
     for claim in claims:
-        if not isinstance(claim.predicate, n.Typed) and all(_always(rule, claim, t) for t in targets):
-            rule.findings.add(warning(
-                "W503", f"`{clause_text(claim)}` holds for every call of {rule.operator.name}", claim.predicate.span,
-                evidence=Evidence.PROVED, help=("drop the clause: it refuses nothing",)))  # fmt: skip
+        for predicate in conjuncts(claim.predicate):
+            if not isinstance(predicate, n.Typed) and all(_always(rule, predicate, t) for t in targets):
+                text = " ".join(predicate.span.text.split())
+                rule.findings.add(warning(
+                    "W503", f"`{text}` holds for every call of {rule.operator.name}", predicate.span,
+                    evidence=Evidence.PROVED, help=("drop it: it refuses nothing",)))  # fmt: skip
+
+
+def conjuncts(predicate: n.Node) -> list[n.Node]:
+    """What `and` joins, outermost."""
+    if isinstance(predicate, n.Logical) and predicate.operator == "and":
+        return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
+    return [predicate]
 
 
 def _depends_on_choices(rule: RuleNames, claim: n.Claim) -> bool:
     return bool(variables(claim.predicate) & (set(rule.choices) | set(rule.operator.parameters)))
 
 
-def _always(rule: RuleNames, claim: n.Claim, target) -> bool:
-    env = {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
-    return search(rule.operator, [Condition(claim.predicate, False)], env).refuted
+def _always(rule: RuleNames, predicate: n.Node, target) -> bool:
+    return search(rule.operator, [Condition(predicate, False)], _fields(target)).refuted
+
+
+def _fields(target) -> dict[str, object]:
+    return {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
 
 
 def _unsatisfiable(rule: RuleNames, claims: list[n.Claim], env: Mapping[str, object], on: str) -> None:

@@ -64,6 +64,7 @@ class Setting:
     env: Mapping[str, object]
     dtypes: Mapping[str, str]
     family: str
+    kernels: tuple[Kernel, ...] = ()  # all of the rule: one may store what another reads
 
 
 def memory_use(
@@ -122,7 +123,18 @@ def _dtype(setting: Setting, kernel: Kernel, tensor: str, home: Home) -> str:
     if main is not None and main.dtype:
         return main.dtype
     view = setting.operator.views.get(tensor)
-    return setting.dtypes.get(view.port, "f32") if view is not None else "f32"
+    if view is not None:
+        return setting.dtypes.get(view.port, "f32")
+    return stored_dtype(setting.kernels, tensor) or "f32"
+
+
+def stored_dtype(kernels: tuple[Kernel, ...], tensor: str) -> str | None:
+    """The dtype in which some kernel puts a tensor into the workspace."""
+    for kernel in kernels:
+        for home in (*kernel.views.get(tensor, ()), kernel.homes.get(tensor)):
+            if home is not None and home.memory == "workspace" and home.dtype:
+                return home.dtype
+    return None
 
 
 def _instances(setting: Setting) -> int:

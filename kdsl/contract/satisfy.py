@@ -48,9 +48,35 @@ def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str
     wanted = [c for c in (*conditions, *law_conditions(operator)) if not isinstance(c.predicate, (n.Uses, n.Within))]
     if any(_refuted(operator, c, env) for c in wanted):
         return Outcome(None, True)
-    problem = _Problem(operator, wanted, dict(env))
-    call = problem.solve()
-    return Outcome(call, call is None and problem.complete and not problem.stopped)
+    call: dict[str, object] = {}
+    complete = True
+    for part in components(operator, wanted):
+        problem = _Problem(operator, part, dict(env))
+        found = problem.solve()
+        if found is None:
+            if problem.complete and not problem.stopped:
+                return Outcome(None, True)
+            complete = False
+        else:
+            call.update(found)
+    rest = _Problem(operator, [], dict(env)).solve() or {}
+    return Outcome({**rest, **call} if complete else None, False)
+
+
+def components(operator: Operator, conditions: list[Condition]) -> list[list[Condition]]:
+    """Conditions that share no name can be met apart."""
+    groups: list[tuple[set[str], list[Condition]]] = []
+    for condition in conditions:
+        names, members = set(variables(condition.predicate)), [condition]
+        apart = []
+        for group in groups:
+            if group[0] & names:
+                names |= group[0]
+                members = [*group[1], *members]
+            else:
+                apart.append(group)
+        groups = [*apart, (names, members)]
+    return [members for _, members in groups]
 
 
 @define
@@ -66,6 +92,8 @@ class _Problem:
 
     def solve(self) -> dict[str, object] | None:
         mentioned = {name for c in self.conditions for name in variables(c.predicate)}
+        if not self.conditions:
+            mentioned = {*self.operator.sizes, *(k for k, o in self.operator.options.items() if o.kind != "scalar")}
         self.order = sorted(self.domains(mentioned), key=lambda item: (item[0] in self.operator.sizes, len(item[1])))
         for condition in self.conditions:
             for name in variables(condition.predicate):
@@ -100,12 +128,13 @@ class _Problem:
     # ---- candidates ----
     def domains(self, mentioned: set[str]) -> list[tuple[str, tuple]]:
         found: list[tuple[str, tuple]] = []
-        for name in self.operator.sizes:
+        for name in (x for x in self.operator.sizes if x in mentioned):
             found.append((name, self.numbers(name)))
         for name, option in self.operator.options.items():
+            if name not in mentioned:
+                continue
             if option.kind == "scalar":
-                if name in mentioned:
-                    found.append((name, self.scalars(name)))
+                found.append((name, self.scalars(name)))
             else:
                 found.append((name, tuple(option.values)))
         for name in sorted(mentioned):
