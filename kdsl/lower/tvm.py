@@ -52,7 +52,7 @@ with _without_torch():
     import tvm.s_tir.transform as s_transform
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
-    from tvm.ir import PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
+    from tvm.ir import Expr, PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
     from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
     from tvm.script import tirx as T
     from tvm.s_tir.schedule import ScheduleError, Trace
@@ -76,7 +76,7 @@ with _without_torch():
     )
 
 __all__ = [
-    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "Expr", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
     "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing",
     "TvmTarget", "Var", "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir",
     "s_transform", "save_json", "t_transform", "tirx", "tvm",

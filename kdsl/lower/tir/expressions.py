@@ -10,7 +10,7 @@ from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
 from kdsl.lower.tir.function import Signature, workspace_axes
-from kdsl.lower.tvm import BufferLoad, op, tirx
+from kdsl.lower.tvm import Bind, BufferLoad, Expr, Var, op, tirx
 from kdsl.syntax import nodes as n
 
 FLOAT = "float32"
@@ -72,6 +72,7 @@ class Scope:
     renamed: Mapping[str, str] = field(factory=dict)
     own: str | None = None  # the tensor of a scan, whose earlier elements its stage reads
     offsets: Mapping[str, object] = field(factory=dict)  # where the block's tile of an index starts
+    slots: Mapping[str, object] = field(factory=dict)  # where the step lies in workspaces
     loads: list = field(factory=list)  # every buffer element read, in order
 
     @property
@@ -163,14 +164,28 @@ class Scope:
             return self.signature.flag(e.arguments[0].text) != 0
         definition = self.signature.plan.operator.definitions.get(function)
         if definition is not None:
-            actual = dict(zip(definition.parameters, (self.value(a) for a in e.arguments)))
-            return self.with_indices({**self.indices, **actual}).value(definition.body)
+            return self.definition(definition, [self.value(a) for a in e.arguments])
         arguments = [self.value(a) for a in e.arguments]
         if function in ("min", "max"):
             return self._extreme(function, arguments)
         if function == "abs":
             return op.abs(as_float(arguments[0]))
         return UNARY[function](as_float(arguments[0]))
+
+    def definition(self, definition, arguments: list):
+        """The value of a definition; one that only the task decides is computed once, at the task's start."""
+        key = (definition.name, *(argument.name if isinstance(argument, Var) else None for argument in arguments))
+        of_task = all(any(a is v for v in self.signature.task) for a in arguments)
+        if of_task and key in self.signature.bound:
+            return self.signature.bound[key]
+        inside = dict(zip(definition.parameters, arguments))
+        value = self.with_indices({**self.indices, **inside}).value(definition.body)
+        if not of_task or not isinstance(value, Expr) or isinstance(value, Var):
+            return value
+        variable = Var(definition.name, str(value.ty.dtype))
+        self.signature.bound[key] = variable
+        self.signature.bindings.append(Bind(variable, value))
+        return variable
 
     def _extreme(self, function: str, arguments):
         convert = as_float if any(is_float(a) for a in arguments) else as_index
@@ -218,11 +233,11 @@ class Scope:
             stored = [values[axis] for axis in tensor.stored]
             if tensor.ring > 1:
                 step = self.indices[self.signature.kernel.sequential]
-                stored = [tirx.truncmod(step, constant(tensor.ring, "int64")), *stored]
+                stored = [tirx.truncmod(step, constant(tensor.ring, "int64")).astype("int32"), *stored]
             return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         prefix = [
-            self.value(index.slot) if index.slot is not None else self.indices[index.name]
+            self.slots[index.name] if index.slot is not None else self.indices[index.name]
             for index in workspace_axes(self.signature.plan)
         ]
         return self.signature.workspace(tensor), [as_index(i) for i in (*prefix, *values)]

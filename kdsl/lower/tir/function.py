@@ -46,6 +46,9 @@ class Signature:
     sizes: dict[str, object] = field(factory=dict)
     given: dict[str, object] = field(factory=dict)
     scalars: dict[str, object] = field(factory=dict)
+    task: list = field(factory=list)  # the variables that say which task this is
+    bound: dict[tuple, object] = field(factory=dict)  # definitions already computed for the task
+    bindings: list = field(factory=list)
 
     def size(self, name: str):
         """A constant where the specialization fixes it, else an int64 argument."""

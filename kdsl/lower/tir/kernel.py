@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from kdsl.check.graph import strip
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
-from kdsl.lower.tir.function import Argument, Signature, local_buffer
+from kdsl.lower.tir.function import Argument, Signature, local_buffer, workspace_axes
 from kdsl.lower.tvm import (
     AttrStmt,
     Bind,
@@ -77,6 +77,7 @@ class KernelBuilder:
     buffers: dict[str, object] = field(factory=dict)
     outer: dict[str, object] = field(factory=dict)  # grid and sequential indices as block variables
     offsets: dict[str, object] = field(factory=dict)  # where this block's tile of an index starts
+    slots: dict[str, object] = field(factory=dict)  # where this step lies in workspaces
 
     # ---- nesting ----
     def root(self):
@@ -98,6 +99,7 @@ class KernelBuilder:
                 self.offsets[index] = variable * tile
             else:
                 self.outer[index] = variable
+                self.signature.task.append(variable)
         body = sequence([*self.sblocks(self.kernel.prologue), self.step_loop(), *self.sblocks(self.kernel.epilogue)])
         body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
@@ -113,12 +115,12 @@ class KernelBuilder:
         """
         name = self.kernel.guarded
         if name is None:
-            return body
+            return sequence([*self.signature.bindings, body])
         index, extent = self.outer[name], self.extent(name)
         if self.plan.target.family == "cuda":
             leave = tirx.IfThenElse(index >= extent, Evaluate(op.thread_return()), None)
-            return sequence([leave, body])
-        return tirx.IfThenElse(index < extent, body, None)
+            return sequence([*self.signature.bindings, leave, body])
+        return sequence([*self.signature.bindings, tirx.IfThenElse(index < extent, body, None)])
 
     def grid_extent(self, index: str, tile: int):
         """How many values of an index the grid enumerates: of a sequential one, up to its bound."""
@@ -140,6 +142,7 @@ class KernelBuilder:
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
+        slot = self.bind_slots("")
         fetches = self.fetches(trips)
         stages = self.sblocks(self.kernel.body)
         copied = [stage.tensor for stage in self.kernel.copies]
@@ -150,11 +153,24 @@ class KernelBuilder:
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         realize = self.after_wait(SBlockRealize([], True, inner))
-        body = sequence([*fetches, realize, *self.sblocks(self.kernel.commits)])
+        body = sequence([*slot, *fetches, realize, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
                        body, alloc_buffers=[self.buffers[name] for name in carries])  # fmt: skip
         return SBlockRealize(values, True, block)
+
+    def bind_slots(self, suffix: str):
+        """Where this step's tensors lie in workspaces, computed once."""
+        if not any(t.scope == "call" for t in self.kernel.tensors.values()):
+            return []
+        scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
+        statements, self.slots = [], {}
+        for index in workspace_axes(self.plan):
+            if index.slot is not None:
+                variable = Var(f"{index.name}_slot{suffix}", "int64")
+                statements.append(Bind(variable, as_index(scope.value(index.slot))))
+                self.slots[index.name] = variable
+        return statements
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----
     def first_fetches(self, name: str, trips):
@@ -171,19 +187,20 @@ class KernelBuilder:
         if not self.kernel.copies:
             return []
         name = self.kernel.sequential
-        here = self.outer[name]
+        here, slots = self.outer[name], self.slots
         ahead = self.kernel.ring - 1
         if not ahead:
             return self.sblocks(self.kernel.copies)
         self.outer[name] = here + constant(ahead, "int64")
         group = self.group(self.kernel.copies, self.outer[name], trips, "")
-        self.outer[name] = here
+        self.outer[name], self.slots = here, slots
         return [group]
 
     def group(self, stages: tuple[PlannedStage, ...], step, trips, suffix: str):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
+        slots = self.bind_slots(f"_{stages[0].name}{suffix}")
         copies = [AttrStmt(0, "async_scope", constant(1, "int32"), s) for s in self.sblocks(stages, suffix)]
-        guarded = tirx.IfThenElse(step < trips, sequence(copies), None)
+        guarded = tirx.IfThenElse(step < trips, sequence([*slots, *copies]), None)
         return AttrStmt(0, "async_commit_queue_scope", constant(0, "int32"), guarded)
 
     def after_wait(self, body):
@@ -221,7 +238,7 @@ class KernelBuilder:
         variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in inner}
         scope = Scope(
             self.signature, self.buffers, {**self.outer, **row, **variables}, stage.renamed,
-            stage.tensor if stage.scan is not None else None, self.offsets,
+            stage.tensor if stage.scan is not None else None, self.offsets, self.slots,
         )  # fmt: skip
         body, init, write = self.statements(stage, scope)
         iters = [
@@ -291,6 +308,8 @@ class KernelBuilder:
         view = self.plan.operator.views.get(source.tensor)
         if view is not None:
             return scope.view(view, [scope.value(i) for i in source.indices])
+        if stage.kind == "copy":  # as it is: the same type on both sides
+            return scope.load(*scope.element(source.tensor, [scope.value(i) for i in source.indices]))
         return scope.tensor(source.tensor, source.indices)
 
     def store(self, view, stage: PlannedStage, scope: Scope, value):

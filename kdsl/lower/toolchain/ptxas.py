@@ -55,8 +55,8 @@ class FunctionUse:
     entry: bool = True
     registers: int | None = None
     stack: int = 0
-    spill_stores: int = 0
-    spill_loads: int = 0
+    spill_stores: int | None = 0
+    spill_loads: int | None = 0
     static_shared: int = 0
     barriers: int = 0
     constant: tuple[tuple[int, int], ...] = ()
