@@ -126,8 +126,8 @@ def unknown_note(missing: Iterable[Mention], undecided: Undecided) -> str:
            "gpu": "`kdsl validate` measures it"}  # fmt: skip
     for spoken in missing:
         entry = TABLE[spoken.name.text]
-        if entry.decided in who:
-            return f"no value yet for {spoken.key}: {who[entry.decided]}"
+        if entry.decided in who or undecided.names <= {spoken.key}:
+            return f"no value yet for {spoken.key}: {who.get(entry.decided, '`kdsl lower` decides it')}"
     names = ", ".join(sorted(undecided.names))
     return f"depends on {names}, which the call decides"
 
