@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kdsl.syntax.build import BLOCKS
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.layout import CONTINUES
 from kdsl.syntax.tables import tables
@@ -38,6 +39,8 @@ def balance(tokens: list[Token], text: str, indent: int, findings: Findings) -> 
         return tokens[: early + (depth >= 0)]
     if depth < 0 and len(findings.items) < MOST:
         opened = _opened_by_indentation(tokens, text, indent, findings)
+        if opened is None:
+            opened = _extra_by_indentation(tokens, text, indent, findings)
         if opened is not None:
             return balance(opened, text, indent, findings)
     if early is not None and any(t.kinds[0] != LINE for t in tokens[early + 1 :]):
@@ -92,16 +95,54 @@ def _closed_early(tokens, text, early: int, indent: int, findings: Findings) -> 
 def _opened_by_indentation(tokens, text, indent: int, findings: Findings) -> list[Token] | None:
     """A line that is followed by a deeper one opens a block, so its `{` is missing."""
     begin = 0
-    for index, token in enumerate(tokens):
+    for index, token in enumerate(tokens[:-1]):
         if token.kinds[0] != LINE:
             continue
-        after = next((t for t in tokens[index + 1 : index + 2]), None)
-        if after is None:
-            return None
+        after = tokens[index + 1]
         deeper = column_of(text, after, indent) > column_of(text, tokens[begin], indent)
+        if _closes_unopened(tokens[begin:index]):
+            return _no_opening(tokens, text, begin + 1, indent, findings)
         if index > begin and deeper and tokens[index - 1].kinds[0] not in CONTINUES:
             return _no_opening(tokens, text, index, indent, findings)
         begin = index + 1
+    return None
+
+
+def _closes_unopened(line: list[Token]) -> bool:
+    """Whether a line begins with the keyword of a section and closes it, but never opened it."""
+    if len(line) < 2 or line[0].text not in BLOCKS.values() or line[1].kinds[0] == "LBRACE":
+        return False
+    depth = 0
+    for token in line:
+        depth += (token.kinds[0] == "LBRACE") - (token.kinds[0] == "RBRACE")
+        if depth < 0:
+            return True
+    return False
+
+
+def _extra_by_indentation(tokens, text, indent: int, findings: Findings) -> list[Token] | None:
+    """A `}` that begins a line deeper than the header it would close is one too many."""
+    opened: list[tuple[int, int]] = []
+    column, first = indent, True
+    for index, token in enumerate(tokens):
+        kind = token.kinds[0]
+        if first:
+            column = column_of(text, token, indent)
+        if kind == "LBRACE":
+            opened.append((index, column))
+        elif kind == "RBRACE" and opened:
+            opener, header = opened.pop()
+            if first and column > header:
+                name = title(tokens, opener)
+                findings.report(
+                    "E003", (token.start, token.stop), "this `}` is one too many: it lines up with no `{`",
+                    label=f"would close {name}", help="remove it", labels=(
+                        (tokens[opener].start, tokens[opener].stop, f"{name} begins here"),
+                    ),
+                    edit=(token.start, token.stop, "", "remove this `}`"),
+                )  # fmt: skip
+                return tokens[:index] + tokens[index + 1 :]
+        first = kind == LINE
     return None
 
 

@@ -6,7 +6,7 @@ import re
 
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.tables import tables
-from kdsl.syntax.tokens import INVALID, LINE, UNCLOSED, Token, tokenize
+from kdsl.syntax.tokens import INVALID, UNCLOSED, Token, tokenize
 
 OPERATORS = {"&&": ("and", "AND"), "&": ("and", "AND"), "||": ("or", "OR"), "|": ("or", "OR"), "!": ("not", "NOT"),
              "^": ("**", None)}  # fmt: skip
@@ -22,7 +22,8 @@ INVISIBLE = {
     "\u202f": "narrow no-break space", "\x0b": "vertical tab", "\x85": "next line", "\u2028": "line separator",
 }  # fmt: skip
 _QUOTED = re.compile(r"'[^'\n]*'")
-_PROSE = re.compile(r"[A-Za-z_]+[,.]?[ \t]+[A-Za-z_]|[ \t]*$|[ \t]*[=#/*-]{2}")
+_PROSE = re.compile(r"[A-Za-z_]+[,.]?[ \t]+[A-Za-z_]|^[ \t]*$|^[ \t]*[=#/*-]{2}")
+_JOINING = re.compile(r"\b(?:and|or|not|if|then|else|in|is|at|of|over|when|where|scan|default)\b")
 _CODE_LINE = re.compile(r"[ \t]*(?:\}|#|$|[\w.]+[^\n]*\{|[\w., \[\]]+[ \t][:=][ \t])")
 
 
@@ -193,10 +194,8 @@ class _Cleaning:
             return
         end = self._line_end(start)
         rest = self.text[start + 2 : end]
-        operand = self.kept and self.kept[-1].kinds[0] != LINE and self.kept[-1].stop == len(
-            self.text[: start].rstrip(" \t")
-        )  # fmt: skip
-        if operand and not _PROSE.search(rest):
+        operand = bool(self.kept) and self.kept[-1].kinds[-1] in ("NAME", "NUMBER", "RPAR", "RSQB", "UNIT")
+        if operand and not _PROSE.search(_JOINING.sub("+", rest)):
             self.findings.report(
                 "E013", (start, start + 2), "`//` is not an operator of this language",
                 label="write `/`", help="`/` between integers is floor division already",

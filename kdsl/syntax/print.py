@@ -129,15 +129,16 @@ class _Printer:
         if items is None:
             self.simple(node, depth)
             return
+        brace = self.brace(node)
+        if brace is not None:
+            self.inside(brace, depth)
         if short if short is not None else self.fits_one_line(node):
             text = self.one_line(node)
             head = header(node)
             parts = [head, text[len(head) + 1 :]] if isinstance(node, n.FormCase) else [text]
             self.lines.append(_Line(depth, parts, "when"))
         else:
-            brace = self.brace(node)
             if brace is not None:
-                self.inside(brace, depth)
                 self.seen = brace + 1
             self.lines.append(_Line(depth, [header(node) + " {"], "{"))
             alike = self.alike(node, items)
@@ -256,12 +257,17 @@ def _margins(texts: list[tuple[_Line, str]]) -> list[int]:
     margins, start = [0] * len(texts), 0
     while start < len(texts):
         stop = start
-        while stop < len(texts) and texts[stop][0].comment:
+        while stop < len(texts) and texts[stop][0].comment and _level(texts[start][0]) == _level(texts[stop][0]):
             stop += 1
         width = max((len(text) for _, text in texts[start:stop]), default=0)
         margins[start:stop] = [width] * (stop - start)
-        start = stop + 1 if stop == start else stop
+        start = max(stop, start + 1)
     return margins
+
+
+def _level(line: _Line) -> tuple[int, bool]:
+    """Lines of one level have their comments below each other; a line with a lone brace has none near it."""
+    return line.depth, line.kind in ("{", "}")
 
 
 def _wrapped(text: str, depth: int) -> list[str]:

@@ -83,7 +83,12 @@ class _Reading:
         return ()
 
     def _nodes(self) -> tuple[Node, ...]:
-        return tuple(self.machine.finish() or ())
+        found = self.machine.finish()
+        if found is None and not self.findings.items:
+            from kdsl.syntax.teach import advise
+
+            advise(self.machine, len(self.machine.tokens) - 1, self.text, self.findings)
+        return tuple(found or ())
 
     def _deep(self) -> None:
         start = self.machine.deep

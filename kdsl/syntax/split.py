@@ -86,7 +86,7 @@ def _by_braces(text: str, begin: int) -> tuple[int, bool]:
         elif mark == '"""':
             return len(text), False
         elif depth == 0 and mark in "\n;" and (plain or _NEXT.match(text, match.end())):
-            return match.start(), True
+            return _trim(text, begin, match.start()), True
         last = match.end()
     return _trim(text, begin, max(last, len(text))), depth == 0
 

@@ -35,7 +35,7 @@ def _scanner():
     after_doc = 1 + [name for name, _ in groups].index("DOC")
     groups.insert(after_doc, (UNCLOSED, r'"""|"[^"\n]*(?![^\n])'))
     groups.append(("PUNCTUATION", "|".join(map(re.escape, punctuation))))
-    groups.append((INVALID, r"[\s\S]"))
+    groups.append((INVALID, r"[^ \t\r\f\n]"))
     assert {"NAME", "COMMENT", LINE} <= patterns.keys()
     skip = "|".join(pattern for name, pattern in data.patterns if name.startswith("__IGNORE"))
     body = "|".join(f"(?P<{name}>{pattern})" for name, pattern in groups)
