@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 from attrs import frozen
 
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
 
-CONFIG = {"tirx.use_async_copy": True, "tirx.disable_cse_tir": True}
+DEVICE_CALL = 2  # TVM's calling convention of a device function
+CONFIG = {
+    "tirx.use_async_copy": True,
+    "tirx.disable_cse_tir": True,
+    "tirx.UnrollLoop": {"explicit_unroll": False},  # `#pragma unroll`, not text
+}
 
 
 @frozen
@@ -106,24 +114,36 @@ def above_threads(statement, allocations: list):
 
 
 def lower_cuda(kernel: ScheduledKernel, arch: str, threads: tuple[int, ...]) -> CudaSource:
+    """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a)."""
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(kernel.module)
         for step in passes():
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
-        device = lower_warp_memory(func)
-        device = t_transform.StmtSimplify()(device)
-        device = t_transform.LowerIntrin()(device)
-        (func,) = device.functions.values()
-        symbol = str(func.attrs["global_symbol"])
-        source = tvm.get_global_func("target.build.cuda")(device, target.without_host() if hasattr(target, "without_host") else target).inspect_source()
-    return CudaSource(kernel.function.name, symbol, source, order(func, kernel.function.arguments), 0, threads)
+        shared = shared_bytes(func.body)
+        module = t_transform.LowerIntrin()(t_transform.StmtSimplify()(lower_warp_memory(func)))
+        (func,) = module.functions.values()
+        source = tvm.get_global_func("target.build.cuda")(module, target).inspect_source()
+    by_label = dict(zip(kernel.function.labels, kernel.function.arguments))
+    arguments = tuple(by_label[str(p.name).removesuffix("_ptr")] for p in func.params)
+    symbol = str(func.attrs["global_symbol"])
+    return CudaSource(kernel.function.name, symbol, plain_source(source, symbol), arguments, shared, threads)
 
 
 def is_device(func) -> bool:
-    return "calling_conv" in func.attrs and int(func.attrs["calling_conv"]) == 2
+    return "calling_conv" in func.attrs and int(func.attrs["calling_conv"]) == DEVICE_CALL
 
 
-def order(func, arguments):
-    return tuple(str(p.name) for p in func.params)
+def shared_bytes(statement) -> int:
+    """Bytes of dynamic shared memory, after TVM has merged the allocations."""
+    if isinstance(statement, AllocBuffer) and statement.buffer.scope() == "shared.dyn":
+        return math.prod(int(extent) for extent in statement.buffer.shape)
+    parts = getattr(statement, "seq", None) or [getattr(statement, "body", None)]
+    return sum(shared_bytes(part) for part in parts if part is not None)
+
+
+def plain_source(source: str, symbol: str) -> str:
+    """TVM's text without the declaration that only repeats the definition."""
+    declaration = re.search(rf'^extern "C" __global__ [^\n]*\b{symbol}\([^\n]*\);\n', source, re.MULTILINE)
+    return source.replace(declaration.group(0), "", 1) if declaration else source

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from kdsl.lower.cuda import CudaSource, lower_cuda
 from kdsl.lower.host import HostSource, lower_host
 from kdsl.lower.stir.schedule import ScheduledKernel, schedule_kernel
 from kdsl.lower.tir.kernel import KernelFunction, build_function
-from kdsl.lower.toolchain import cc
+from kdsl.lower.toolchain import cc, nvcc
 from kdsl.plan.model import Plan
 
 
@@ -27,9 +28,19 @@ class Lowering:
         return tuple(schedule_kernel(f, k) for f, k in zip(self.functions, self.plan.kernels))
 
     @cached_property
-    def sources(self) -> tuple[HostSource, ...]:
+    def sources(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
+        if self.plan.target.family == "cuda":
+            arch = str(self.plan.target.fields["tool"])
+            return tuple(lower_cuda(s, arch, k.threads) for s, k in zip(self.scheduled, self.plan.kernels))
         return tuple(lower_host(kernel) for kernel in self.scheduled)
 
     @cached_property
     def libraries(self) -> tuple[bytes, ...]:
+        """Shared libraries of a CPU rule. Raises ToolMissing."""
         return tuple(cc.shared_library(source.source) for source in self.sources)
+
+    @cached_property
+    def objects(self) -> tuple[nvcc.CudaObjects, ...]:
+        """PTX and cubins of a CUDA rule. Raises ToolMissing."""
+        arch = str(self.plan.target.fields["tool"])
+        return tuple(nvcc.compile(source.source, arch) for source in self.sources)

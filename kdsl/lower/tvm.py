@@ -63,6 +63,7 @@ with _without_torch():
         Bind,
         BufferLoad,
         BufferStore,
+        Cast,
         DeclBuffer,
         Evaluate,
         For,
@@ -76,7 +77,7 @@ with _without_torch():
     )
 
 __all__ = [
-    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "DeclBuffer", "Evaluate", "Expr", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
     "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing",
     "TvmTarget", "Var", "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir",
     "s_transform", "save_json", "t_transform", "tirx", "tvm",

@@ -125,11 +125,13 @@ class Blockize(Step):
 
 @frozen
 class DecomposeBlock(Step):
-    """As Decompose, for a blockized reduction: `initial` names the block of initial values."""
+    """As Decompose, for a blockized reduction: `initial` names the block of initial values, which keeps
+    `initial_loops` loops of tiles."""
 
     loop: str
     block: str
     initial: str
+    initial_loops: int
 
 
 @frozen

@@ -107,9 +107,11 @@ def transform_layout(nests: Nests, step: s.TransformLayout) -> None:
 def fragment_loops(nests: Nests, step: s.FragmentLoops) -> None:
     schedule, block = nests.schedule, nests.block(step.sblock)
     schedule.transform_block_layout(block, fragment_map(step.instruction))
-    warp, _, lane, _ = schedule.get_loops(block)[-4:]
+    warp, tile, lane, slot = schedule.get_loops(block)[-4:]
     schedule.bind(warp, "threadIdx.y")
     schedule.bind(lane, "threadIdx.x")
+    schedule.unroll(tile)  # registers have no addresses: every element of a fragment is named
+    schedule.unroll(slot)
 
 
 def blockize(nests: Nests, step: s.Blockize) -> None:
@@ -117,8 +119,11 @@ def blockize(nests: Nests, step: s.Blockize) -> None:
 
 
 def decompose_block(nests: Nests, step: s.DecomposeBlock) -> None:
-    initial = nests.schedule.decompose_reduction(nests.made[step.block], nests.loop(step.sblock, step.loop))
-    nests.made[step.initial] = nests.schedule.get_child_blocks(initial)[0]
+    schedule = nests.schedule
+    initial = schedule.decompose_reduction(nests.made[step.block], nests.loop(step.sblock, step.loop))
+    for loop in schedule.get_loops(initial)[-step.initial_loops :]:
+        schedule.unroll(loop)
+    nests.made[step.initial] = schedule.get_child_blocks(initial)[0]
 
 
 def hide_reads(nests: Nests, step: s.HideReads) -> None:
@@ -146,7 +151,9 @@ def tensorize(nests: Nests, step: s.Tensorize) -> None:
 def initial_lanes(nests: Nests, step: s.InitialLanes) -> None:
     schedule, block = nests.schedule, nests.made[step.initial]
     schedule.transform_block_layout(block, FRAGMENTS[step.instruction])
-    schedule.bind(schedule.get_loops(block)[-2], "threadIdx.x")
+    lane, slot = schedule.get_loops(block)[-2:]
+    schedule.bind(lane, "threadIdx.x")
+    schedule.unroll(slot)
 
 
 PRIMITIVES: dict[type, Callable] = {

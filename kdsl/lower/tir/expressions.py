@@ -10,7 +10,7 @@ from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
 from kdsl.lower.tir.function import Signature, workspace_axes
-from kdsl.lower.tvm import Bind, BufferLoad, Expr, Var, op, tirx
+from kdsl.lower.tvm import Bind, BufferLoad, Cast, Expr, Var, op, tirx
 from kdsl.syntax import nodes as n
 
 FLOAT = "float32"
@@ -30,6 +30,13 @@ def sigmoid(x):
     return constant(1.0, FLOAT) / (constant(1.0, FLOAT) + op.exp(-x))
 
 
+def sigmoid_cuda(x):
+    """With the hardware's reciprocal: two units in the last place, and no call for what it does not need."""
+    one = constant(1.0, FLOAT)
+    return op.call_pure_extern(FLOAT, "__fdividef", one, one + op.exp(-x))
+
+
+CUDA = {"rsqrt": op.rsqrt, "sigmoid": sigmoid_cuda}
 UNARY = {
     "exp": op.exp, "exp2": op.exp2, "log": op.log, "log1p": op.log1p, "sqrt": op.sqrt, "tanh": op.tanh,
     "rsqrt": lambda x: constant(1.0, FLOAT) / op.sqrt(x), "sigmoid": sigmoid, "softplus": softplus,
@@ -109,9 +116,20 @@ class Scope:
             left, right = as_float(left), as_float(right)
             return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
                     "/": lambda: left / right}[e.operator]()  # fmt: skip
+        if e.operator in "/%" and self.fits_int32(left) and self.fits_int32(right):
+            left, right = left.astype("int32"), right.astype("int32")  # a 64-bit division is a call on a GPU
+            divide = tirx.truncdiv if e.operator == "/" else tirx.truncmod
+            return divide(left, right).astype("int64")
         # indices are never negative where the language divides them, so truncation is the floor
         return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
                 "/": lambda: tirx.truncdiv(left, right), "%": lambda: tirx.truncmod(left, right)}[e.operator]()  # fmt: skip
+
+    def fits_int32(self, value) -> bool:
+        """Sizes and the indices of a grid do: only offsets pass 2^31. So do quotients of the two."""
+        if is_number(value):
+            return False
+        known = [*self.signature.task, *self.signature.sizes.values()]
+        return any(value is v for v in known) or (isinstance(value, Cast) and str(value.value.ty.dtype) == "int32")
 
     def _power(self, base, exponent):
         base = as_float(base)
@@ -170,7 +188,8 @@ class Scope:
             return self._extreme(function, arguments)
         if function == "abs":
             return op.abs(as_float(arguments[0]))
-        return UNARY[function](as_float(arguments[0]))
+        special = CUDA if self.signature.plan.target.family == "cuda" else {}
+        return special.get(function, UNARY[function])(as_float(arguments[0]))
 
     def definition(self, definition, arguments: list):
         """The value of a definition; one that only the task decides is computed once, at the task's start."""

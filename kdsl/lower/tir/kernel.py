@@ -42,11 +42,12 @@ DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opa
 
 @frozen
 class KernelFunction:
-    """The unscheduled function, what its arguments are, and how many tasks its grid has."""
+    """The unscheduled function and what its parameters are: `labels` their names, `arguments` their meaning."""
 
     name: str
     func: object
     arguments: tuple[Argument, ...]
+    labels: tuple[str, ...]
 
 
 def build_function(plan: Plan, kernel: KernelPlan) -> KernelFunction:
@@ -54,7 +55,7 @@ def build_function(plan: Plan, kernel: KernelPlan) -> KernelFunction:
     body = builder.root()
     params, arguments = builder.signature.parameters()
     func = PrimFunc(params, body).with_attr({"global_symbol": f"kdsl_{kernel.name}", "s_tir": True})
-    return KernelFunction(kernel.name, func, tuple(arguments))
+    return KernelFunction(kernel.name, func, tuple(arguments), tuple(str(p.name) for p in params))
 
 
 def sequence(statements):

@@ -122,7 +122,9 @@ def _steps(product: Product, tensors, outer, span) -> Iterator[s.Step]:
     block, initial = f"{name}.tile", f"{name}.initial"
     yield s.Blockize(name, span, why, f"{product.rows}.in", block)
     yield s.Bind(name, span, why, f"{product.rows}.tile", "threadIdx.y")
-    yield s.DecomposeBlock(name, span, "initial values before the sum", f"{outer[0]}.tile", block, initial)
+    yield s.DecomposeBlock(name, span, "initial values before the sum", f"{outer[0]}.tile", block, initial, 1)
+    for index in outer:
+        yield s.Unroll(name, span, why, f"{index}.tile")
     if product.initial_reads:
         kept = (product.left, product.right, product.stage.tensor)
         yield s.HideReads(name, span, "what only the initial value reads", (name, block), kept)
