@@ -1,0 +1,122 @@
+"""The calls that a proof covers: lengths, heads, layouts, optional tensors, skipped rows.
+
+A verdict holds for its shapes, so the default ones are chosen for what goes wrong in kernels: a tail, a chunk that ends
+exactly, one token, no token, several sequences, more value heads than heads, both state layouts, gaps between rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from kdsl.check.evaluate import evaluate
+from kdsl.check.model import Operator
+from kdsl.prove.engine import Situation
+from kdsl.prove.layout import Layout
+from kdsl.prove.recurrence import Call
+
+INTEGERS = ("i32", "i64")
+STATES = ("initial_state", "final_state", "pool")
+OPTIONAL_FLOATS = ("initial_state", "final_state", "dt_bias", "A_log")
+
+
+@frozen
+class Case:
+    """One call by its name, sizes that vary, what is given and how tensors lie. `fixed` sizes come from the plan."""
+
+    name: str
+    sizes: Mapping[str, int]
+    absent: tuple[str, ...] = ()
+    integers: Mapping[str, tuple] = field(factory=dict)
+    order: str = "contiguous"  # contiguous, gaps, or swapped (states as [.., V, K], tokens after heads)
+
+
+def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
+    """Lengths around the chunk: within a few chunks every boundary between them occurs."""
+    lengths = (chunk + chunk // 2 + 1, 0, 1, chunk) if tokens is None else (tokens - min(tokens, 1), 0, min(tokens, 1))
+    cu = tuple(int(x) for x in np.cumsum((0, *lengths)))
+    packed = {"B": 1, "T": cu[-1], "H": 1, "HV": 2, "N": len(lengths)}
+    yield Case("packed sequences, one empty, rows with gaps", packed, integers={"cu_seqlens": cu}, order="gaps")
+    dense = chunk + 3 if tokens is None else tokens
+    yield Case(
+        "two rows, states as [V, K], no bias", {"B": 2, "T": dense, "H": 1, "HV": 1, "N": 2},
+        ("dt_bias",), order="swapped",
+    )  # fmt: skip
+    yield Case(
+        "one token, two heads of two, no states", {"B": 1, "T": 1, "H": 2, "HV": 4, "N": 1}, ("initial_state", "final_state")
+    )
+    yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
+
+
+def decode_cases(tokens: int | None = None) -> Iterator[Case]:
+    """Rows that own slots, skip, speculate."""
+    t = tokens or 1
+    yield Case("row n owns slot n", {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 3, "W": 1}, order="gaps")
+    slots = ((3,), (-1,), (0,), (1,), (7,))
+    yield Case(
+        "slots by index, one row skipped, one outside the pool", {"N": 5, "T": t, "H": 2, "HV": 2, "SLOTS": 5, "W": 1},
+        ("dt_bias",), {"ssm_state_indices": slots}, "swapped",
+    )  # fmt: skip
+    t = tokens or 3
+    table = tuple(tuple(row * t + column for column in range(t)) for row in range(3)) + ((-1,) * t,)
+    table = (*table[:1], (*table[1][:-1], -1), *table[2:])
+    yield Case(
+        "speculative tokens", {"N": 4, "T": t, "H": 1, "HV": 1, "SLOTS": 3 * t + 1, "W": t},
+        integers={"ssm_state_indices": table, "num_accepted_tokens": tuple(min(x, t) for x in (1, 2, t, 1))},
+    )  # fmt: skip
+
+
+def cases_of(operator: Operator, settings: Mapping[str, object], tokens: int | None = None) -> tuple[Case, ...]:
+    """The default cases of an operator under a plan's settings."""
+    if operator.name == "kda.decode":
+        return tuple(decode_cases(tokens))
+    return tuple(chunk_cases(int(settings["C"]), tokens))
+
+
+def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str, int]) -> tuple[Case, ...]:
+    """The cases with sizes that the user fixed. Cases whose sequences cannot have them are made dense."""
+    found = []
+    for case in cases_of(operator, settings, shape.get("T")):
+        free = {k: v for k, v in shape.items() if k in case.sizes and k not in ("T", "N", "B", "W", "SLOTS")}
+        sizes = {**case.sizes, **free}
+        if sizes["HV"] % sizes["H"]:
+            sizes["HV"] = sizes["H"] * max(1, sizes["HV"] // sizes["H"])
+        if "cu_seqlens" not in case.integers and operator.name == "kda.chunk_forward" and "B" in shape:
+            sizes.update(B=shape["B"], N=shape["B"])
+        found.append(evolve(case, sizes=sizes))
+    return tuple(found)
+
+
+def situation(operator: Operator, case: Case, settings: Mapping[str, object], options: Mapping[str, object]) -> Situation:
+    """The case as a call of the operator with a place for every tensor."""
+    sizes = {**{k: v for k, v in settings.items() if k in operator.sizes}, **case.sizes}
+    given = frozenset(
+        name for name, port in operator.ports.items()
+        if (not port.optional or name in OPTIONAL_FLOATS or name in case.integers) and name not in case.absent
+    )  # fmt: skip
+    call = Call(operator.name, sizes, options, given, case.integers)
+    layouts, integers = {}, {}
+    for name, port in operator.ports.items():
+        shape = tuple(max(int(evaluate(extent, sizes)), 0) for extent in port.shape)
+        layout = _layout(name, shape, case.order if port.strided else "contiguous")
+        if set(port.dtypes) & set(INTEGERS):
+            storage = np.full(layout.length, -(1 << 40), np.int64)
+            if name in case.integers:
+                storage[layout.positions] = np.array(case.integers[name], np.int64)
+            integers[name] = storage
+        layouts[name] = layout
+    written = tuple(name for name, port in operator.ports.items() if port.written)
+    return Situation(call, layouts, written, integers)
+
+
+def _layout(name: str, shape: tuple[int, ...], order: str) -> Layout:
+    axes = tuple(range(len(shape)))
+    if order == "gaps":
+        return Layout.of(shape, axes, 3)
+    if order == "swapped" and name in STATES:
+        return Layout.of(shape, (*axes[:-2], axes[-1], axes[-2]), 2)
+    if order == "swapped" and len(shape) >= 3:
+        return Layout.of(shape, (axes[0], axes[2], axes[1], *axes[3:]), 1)
+    return Layout.of(shape, axes)

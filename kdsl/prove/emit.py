@@ -1,0 +1,212 @@
+"""TIR to C, over any algebra of values.
+
+Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees). Integers are
+64-bit and concrete. Thread, vector and parallel loops run in either order; every index is checked; buffers are made
+afresh, unwritten, at each entry of their block; when a block is left, what its buffers hold can be traced.
+"""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from kdsl.prove import meaning as m
+from kdsl.prove.emit_values import ValueText
+from kdsl.prove.intrinsics import description_of
+from kdsl.prove.levels import Inference
+from kdsl.prove.refusal import NoMeaning, shortened
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREADS = range(5)
+FREE_ORDER = (PARALLEL, VECTORIZED, THREADS)
+REDUCE = 2  # IterVar.CommReduce
+
+
+@define
+class Emitter(ValueText):
+    """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it can log."""
+
+    lines: list[str] = field(factory=list)
+    depth: int = 1
+    traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int]] = field(factory=list)
+    outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
+
+    def put(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def function(self, func, symbol: str) -> str:
+        for position, param in enumerate(func.params):
+            name, buffer = self.name(param), m.kind(param.ty) == "BufferType"
+            ctype = "val" if m.is_float(param.dtype if buffer else param.ty.dtype) else "i64"
+            self.put(f"{ctype} {'*' if buffer else ''}{name} = {'' if buffer else f'*({ctype} *)'}a[{position}];")
+        self.statement(func.body)
+        return f"static void {symbol}(void **a) {{\n" + "\n".join(self.lines) + "\n}\n"
+
+    # ---- statements ----
+    def statement(self, s) -> None:
+        method = _STATEMENTS.get(m.kind(s))
+        if method is None:
+            raise NoMeaning(f"no meaning for the statement {m.kind(s)}", shortened(s), self.stage, m.REMEDY_TABLE)
+        method(self, s)
+
+    def scoped(self, head: str, body, tail: str = "}") -> None:
+        self.put(head)
+        self.depth += 1
+        body()
+        self.depth -= 1
+        self.put(tail)
+
+    def _sequence(self, s) -> None:
+        def body():
+            for x in s.seq:
+                self.statement(x)
+            for x in s.seq:
+                if m.kind(x) == "AllocBuffer":
+                    self.put(f"free({self.name(x.buffer)});")
+
+        self.scoped("{", body)
+
+    def _loop(self, s) -> None:
+        if getattr(s, "step", None) is not None and str(s.step) != "1":
+            raise NoMeaning("a loop with a step", shortened(s, 80), self.stage, "split the loop instead")
+        v = self.name(s.loop_var)
+        backwards = int(s.kind) in FREE_ORDER and not _accumulates_along(s)
+        value = f"(reverse ? {v}_n - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
+        self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.extent)}; {v}_i < {v}_n; {v}_i++)")
+        head = f"{{ i64 {v} = {self.integer(s.min)} + {value}; (void){v};"
+        self.scoped(head, lambda: self.statement(s.body))
+
+    def _block(self, s) -> None:
+        block, stage = s.block, self.stage
+        self.stage = str(block.name_hint)
+        predicate = self.integer(s.predicate)
+        self.scoped("{" if predicate == "1LL" else f"if ({predicate}) {{", lambda: self._block_body(s))
+        self.stage = stage
+
+    def _block_body(self, s) -> None:
+        block, known = s.block, len(self.outer)
+        for variable, value in zip(block.iter_vars, s.iter_values):
+            text = self.integer(value)
+            name = self.name(variable.var)
+            self.put(f"i64 {name} = {text}; (void){name};")
+            self.outer.append((str(variable.var.name).removeprefix("v_"), name))
+        for match in block.match_buffers:
+            self.windows[hash(match.buffer)] = (match.source.source, [self.integer(r.min) for r in match.source.region])
+        for buffer in block.alloc_buffers:
+            self.allocate(buffer)
+        if block.init is not None:
+            self._initial(block)
+        self._described(block)
+        for buffer in block.alloc_buffers:
+            self._trace(buffer, self.outer)
+            self.put(f"free({self.name(buffer)});")
+        del self.outer[known:]
+
+    def _initial(self, block) -> None:
+        first = [
+            f"{self.name(v.var)} == {self.integer(v.dom.min)}" for v in block.iter_vars if int(v.iter_type) == REDUCE
+        ]
+        self.scoped(f"if ({' && '.join(first) or '1'}) {{", lambda: self.statement(block.init))
+
+    def _described(self, block) -> None:
+        description = description_of(block)
+        if description is None:
+            self.statement(block.body)
+            return
+        with self.inference.bound(description, block):
+            for param, match in zip(description.params, block.match_buffers):
+                self.windows[hash(param)] = (match.buffer, ["0LL"] * len(match.buffer.shape))
+            self.statement(description.body)
+
+    def allocate(self, buffer) -> None:
+        count = " * ".join(self.integer(d) for d in buffer.shape) or "1"
+        kind = "val" if m.is_float(buffer.dtype) else "i64"
+        self.put(f"{kind} *{self.name(buffer)} = new_{kind}({count});")
+
+    def _trace(self, buffer, outer) -> None:
+        shape = [int(d.value) for d in buffer.shape if m.kind(d) == "IntImm"]
+        if not m.is_float(buffer.dtype) or len(shape) != len(buffer.shape):
+            return
+        count = 1
+        for extent in shape:
+            count *= extent
+        level = self.inference.level_of(buffer)
+        self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level))
+        keys = "".join(f", {name}" for _, name in outer)
+        number = len(self.traced) - 1
+        self.put(f"if (tracing) record({self.name(buffer)}, {count}, @T{number}@, {len(outer)}{keys});")
+
+    def _while(self, s) -> None:
+        self.scoped(f"while ({self.integer(s.condition)}) {{", lambda: self.statement(s.body))
+
+    def _if(self, s) -> None:
+        self.scoped(f"if ({self.integer(s.condition)}) {{", lambda: self.statement(s.then_case))
+        if s.else_case is not None:
+            self.scoped("else {", lambda: self.statement(s.else_case))
+
+    def _store(self, s) -> None:
+        place = self.place(s.buffer, s.indices)
+        if m.is_float(s.buffer.dtype):
+            value = self.value(s.value, self.inference.level_of(s.buffer))
+        else:
+            value = self.integer(s.value)
+        self.put(f"{place} = {value};")
+
+    def _bind(self, s) -> None:
+        name = self.name(s.var)
+        if m.is_float(m.dtype_of(s.var)):
+            self.put(f"val {name} = {self.value(s.value, self.inference.level_of(s.var))};")
+        else:
+            self.put(f"i64 {name} = {self.integer(s.value)};")
+
+    def _attribute(self, s) -> None:
+        if s.attr_key != "thread_extent":
+            self.statement(s.body)
+            return
+        v = self.name(s.node.var)
+        self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.value)}; {v}_i < {v}_n; {v}_i++)")
+        self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", lambda: self.statement(s.body))
+
+
+def _accumulates_along(loop) -> bool:
+    """Whether a reduction with an initial value runs along this loop: its first step comes first in any order."""
+    found = False
+    stack = [loop.body]
+    while stack and not found:
+        s = stack.pop()
+        k = m.kind(s)
+        if k == "SBlockRealize":
+            along = [v for x, v in zip(s.block.iter_vars, s.iter_values) if int(x.iter_type) == REDUCE]
+            found = s.block.init is not None and any(_mentions(e, loop.loop_var) for e in along)
+            stack.append(s.block.body)
+        elif k == "SeqStmt":
+            stack.extend(s.seq)
+        elif k == "IfThenElse":
+            stack.extend(x for x in (s.then_case, s.else_case) if x is not None)
+        elif hasattr(s, "body"):
+            stack.append(s.body)
+    return found
+
+
+def _mentions(e, variable) -> bool:
+    if m.kind(e) == "Var":
+        return e.same_as(variable)
+    return any(_mentions(getattr(e, side), variable) for side in ("a", "b", "value") if hasattr(e, side) and m.kind(e) != "IntImm")
+
+
+def emit(func, inference: Inference, symbol: str) -> tuple[str, Emitter]:
+    emitter = Emitter(inference)
+    return emitter.function(func, symbol), emitter
+
+
+_STATEMENTS = {
+    "SeqStmt": Emitter._sequence,
+    "SBlockRealize": Emitter._block,
+    "For": Emitter._loop,
+    "While": Emitter._while,
+    "IfThenElse": Emitter._if,
+    "BufferStore": Emitter._store,
+    "Bind": Emitter._bind,
+    "AllocBuffer": lambda self, s: self.allocate(s.buffer),
+    "DeclBuffer": lambda self, s: None,
+    "AttrStmt": Emitter._attribute,
+    "Evaluate": lambda self, s: None,
+}

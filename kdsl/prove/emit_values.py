@@ -1,0 +1,186 @@
+"""Expressions as C: integers and conditions, values at a known level, places in buffers."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import define, field
+
+from kdsl.prove import meaning as m
+from kdsl.prove.levels import Inference
+from kdsl.prove.refusal import NoMeaning, shortened
+
+INTEGER_FUNCTIONS = {
+    "FloorDiv": "floordiv", "FloorMod": "floormod", "Div": "truncdiv", "Mod": "truncmod", "Min": "smaller",
+    "Max": "larger",
+}  # fmt: skip
+INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "And": "&&", "Or": "||", **m.COMPARISONS}
+
+
+@define
+class ValueText:
+    inference: Inference
+    names: dict[int, str] = field(factory=dict)
+    windows: dict[int, tuple] = field(factory=dict)  # matched buffers: source, offsets
+    messages: list[str] = field(factory=list)
+    literals: list[tuple[m.Literal, int]] = field(factory=list)
+    calls: dict[str, int] = field(factory=dict)
+    stage: str | None = None
+
+    def name(self, variable) -> str:
+        key = hash(variable)
+        if key not in self.names:
+            self.names[key] = re.sub(r"\W", "_", str(variable.name)) + f"_{len(self.names)}"
+        return self.names[key]
+
+    def refuse(self, what: str, e, remedy: str = m.REMEDY_TABLE):
+        raise NoMeaning(what, shortened(e), self.stage, remedy)
+
+    # ---- integers and conditions ----
+    def integer(self, e) -> str:
+        k = m.kind(e)
+        if k == "IntImm":
+            return f"{int(e.value)}LL"
+        if k == "Var":
+            return self.name(e)
+        if k == "Cast":
+            if m.is_float(m.dtype_of(e.value)):
+                self.refuse("a float becomes an integer", e, m.REMEDY_SIZE)
+            return self.integer(e.value)
+        if k in INTEGER_FUNCTIONS:
+            return f"{INTEGER_FUNCTIONS[k]}({self._whole(e.a)}, {self._whole(e.b)})"
+        if k in INFIX:
+            return f"({self._whole(e.a)} {INFIX[k]} {self._whole(e.b)})"
+        if k == "Not":
+            return f"(!{self.integer(e.a)})"
+        if k in ("TensorLoad", "BufferLoad"):
+            return self.place(e.source, e.indices)
+        if k == "Select":
+            return f"pick({self.integer(e.condition)}, {self.integer(e.true_value)}, {self.integer(e.false_value)})"
+        if k == "Call":
+            return self._integer_call(e)
+        return self.refuse("no integer meaning", e)
+
+    def _whole(self, e) -> str:
+        if m.is_float(m.dtype_of(e)):
+            self.refuse("an index or a condition looks at a value", e, m.REMEDY_SIZE)
+        return self.integer(e)
+
+    def _integer_call(self, e) -> str:
+        name, args = m.called(e)
+        if name in m.SELECTS:
+            return f"({self.integer(args[0])} ? {self.integer(args[1])} : {self.integer(args[2])})"
+        if name in m.LIKELY:
+            return self.integer(args[0])
+        operator = m.INTEGER_CALLS.get(name.split(".")[-1])
+        if operator is None:
+            self.refuse(f"no integer meaning for `{name}`", e)
+        return f"({self.integer(args[0])} {operator} {self.integer(args[1])})"
+
+    # ---- values ----
+    def value(self, e, level: int) -> str:
+        """The float `e` at `level`."""
+        method = _VALUES.get(m.kind(e))
+        if method is None:
+            self.refuse(f"no meaning for {m.kind(e)}", e)
+        return method(self, e, level)
+
+    def _literal(self, e, level: int) -> str:
+        found = m.literal(e)
+        if found.symbol:
+            text = f"{found.symbol.upper()}[{level}]"
+            return f"negate({level}, {text})" if found.negative else text
+        key = (found, level)
+        if key not in self.literals:
+            self.literals.append(key)
+        return f"LIT[{self.literals.index(key)}]"
+
+    def _variable(self, e, level: int) -> str:
+        self._at(self.inference.level_of(e), level, e)
+        return self.name(e)
+
+    def _load(self, e, level: int) -> str:
+        self._at(self.inference.level_of(e.source), level, e)
+        return self.place(e.source, e.indices)
+
+    def _at(self, found: int, level: int, e) -> None:
+        if found != level:
+            self.refuse(f"a value of level {found} where level {level} is needed", e)
+
+    def _cast(self, e, level: int) -> str:
+        if m.is_float(m.dtype_of(e.value)):
+            return self.value(e.value, level)
+        return f"integer({level}, {self.integer(e.value)})"
+
+    def _arithmetic(self, e, level: int) -> str:
+        x = m.softplus_argument(e)
+        if x is not None:
+            return self._random(e, x, level, "softplus")
+        return f"{m.ARITHMETIC[m.kind(e)]}({level}, {self.value(e.a, level)}, {self.value(e.b, level)})"
+
+    def _select(self, e, level: int) -> str:
+        condition = self.integer(e.condition)  # TVM evaluates both sides of a Select
+        return f"choose({condition}, {self.value(e.true_value, level)}, {self.value(e.false_value, level)})"
+
+    def _call(self, e, level: int) -> str:
+        name, args = m.called(e)
+        if name in m.SELECTS:
+            then, otherwise = self.value(args[1], level), self.value(args[2], level)
+            return f"({self.integer(args[0])} ? {then} : {otherwise})"
+        if name in m.LIKELY:
+            return self.value(args[0], level)
+        if name in m.FREE:
+            return self._random(e, args[0], level, name.split(".")[-1])
+        if name == "tirx.pow":
+            return f"{m.POWERS[float(args[1].value)]}({level}, {self.value(args[0], level)})"
+        if name in m.KEEP:
+            return f"{name.split('.')[-1]}_({level}, {self.value(args[0], level)})"
+        if name not in m.DOWN:
+            self.refuse(f"no meaning for `{name}`", e)
+        argument = self.value(args[0], level + 1)
+        if name == "tirx.exp2":
+            return f"exp_({level}, mul({level + 1}, {argument}, LN2[{level + 1}]))"
+        return f"{name.split('.')[-1]}_({level}, {argument})"
+
+    def _random(self, e, x, level: int, function: str) -> str:
+        source = self.inference.levels.level(self.inference.free[hash(e)][1])
+        if function == "softplus":
+            argument = f"add({source}, ONE[{source}], exp_({source}, {self.value(x, source + 1)}))"
+        elif function == "log1p":
+            argument = f"add({source}, ONE[{source}], {self.value(x, source)})"
+        else:
+            argument = self.value(x, source)
+        text = f"log_({level}, {source}, {argument})"
+        return f"mul({level}, {text}, LOG2E[{level}])" if function == "log2" else text
+
+    # ---- memory ----
+    def place(self, buffer, indices) -> str:
+        """The element, with every index checked against the shape."""
+        indices = [self.integer(i) for i in indices]
+        while hash(buffer) in self.windows:
+            buffer, offsets = self.windows[hash(buffer)]
+            lead = len(offsets) - len(indices)
+            indices = offsets[:lead] + [f"({o} + {i})" for o, i in zip(offsets[lead:], indices)]
+        self.messages.append(f"`{buffer.name}` is indexed outside its shape in stage `{self.stage}`")
+        checked = [
+            f"at({i}, {self.integer(d)}, @M{len(self.messages) - 1}@)" for i, d in zip(indices, buffer.shape)
+        ]
+        if buffer.strides and m.kind(buffer.strides[0]) == "Var":  # an argument: its strides are the call's
+            flat = " + ".join(f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides))
+        else:
+            flat = "0"
+            for c, extent in zip(checked, buffer.shape):
+                flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
+        return f"{self.name(buffer)}[{flat}]"
+
+
+_VALUES = {
+    "FloatImm": ValueText._literal,
+    "Var": ValueText._variable,
+    "TensorLoad": ValueText._load,
+    "BufferLoad": ValueText._load,
+    "Cast": ValueText._cast,
+    **dict.fromkeys(m.ARITHMETIC, ValueText._arithmetic),
+    "Select": ValueText._select,
+    "Call": ValueText._call,
+}

@@ -1,0 +1,222 @@
+"""A program run on one call, in this process: over the fields, or over degrees."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import numpy as np
+from attrs import define, field, frozen
+
+from kdsl.prove import meaning as m
+from kdsl.prove import objects
+from kdsl.prove.fields import TAINT, Tower
+from kdsl.prove.layout import Layout
+from kdsl.prove.program import Program, Traced
+from kdsl.prove.recurrence import Call
+
+INDEX, DIVISION = 1, 2
+DEGREE_WORDS = 3  # struct val of degree.h
+
+
+@frozen
+class Situation:
+    """A call with a place for every tensor: `layouts` by port, `written` the ports that the operator writes."""
+
+    call: Call
+    layouts: Mapping[str, Layout]
+    written: tuple[str, ...]
+    integers: Mapping[str, np.ndarray] = field(factory=dict, eq=False)
+
+
+@frozen(eq=False)
+class Record:
+    """What one buffer held when its block was left. `at` gives the indices in scope."""
+
+    traced: Traced
+    at: tuple[tuple[str, int], ...]
+    values: np.ndarray
+
+
+@frozen(eq=False)
+class Outcome:
+    """`outputs` are logical arrays of reduced elements; bit 31 marks what was never written or fed by it.
+
+    `fault` is None or the sentence of the first run-time fault; `division` a division by zero in the field;
+    `changed` an input, or a gap between elements, that was written.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    fault: str | None
+    division: bool
+    changed: tuple[str, ...]
+    records: tuple[Record, ...] = ()
+
+
+@define
+class _Memory:
+    """The storages of one run, by port and workspace; scalars by name. Keeps every ctypes object alive."""
+
+    arrays: dict[str, np.ndarray] = field(factory=dict)
+    before: dict[str, np.ndarray] = field(factory=dict)
+    alive: list = field(factory=list)
+
+    def pointer(self, array: np.ndarray) -> int:
+        self.alive.append(array)
+        return array.ctypes.data
+
+
+def run_field(
+    program: Program, tower: Tower, situation: Situation, values: Mapping[str, np.ndarray], *, backwards: bool = False,
+    tracing: bool = False,
+) -> Outcome:  # fmt: skip
+    """`values` are the logical uint64 arrays of the float inputs that are given, and of the scalars (shape ())."""
+    library = objects.load(program.source("field"))
+    _setup_field(library, program, tower)
+    memory = _Memory()
+    for name, layout in situation.layouts.items():
+        storage = layout.stored(values[name]) if name in values else layout.unwritten()
+        level = program.levels.get(name)
+        if level is not None:
+            _convert(library.to_field, level, storage)
+        memory.arrays[name], memory.before[name] = storage, storage.copy()
+    scalars = {}
+    for name, value in values.items():
+        if value.shape == () and name in program.levels:
+            scalars[name] = np.array([int(value)], np.uint32)
+            _convert(library.to_field, program.levels[name], scalars[name])
+    report = _run(library, program, situation, memory, scalars, 1, backwards, tracing)
+    outputs, changed = {}, []
+    for name, layout in situation.layouts.items():
+        after = memory.arrays[name]
+        written = name in situation.written and (name in situation.call.given)
+        if not written and not np.array_equal(after, memory.before[name]):
+            changed.append(name)
+        elif written and not np.array_equal(layout.gaps(after), layout.gaps(memory.before[name])):
+            changed.append(f"gaps of {name}")
+        if written:
+            after = after.copy()
+            _convert(library.from_field, program.levels.get(name, 0), after)
+            outputs[name] = layout.read(after)
+    records = tuple(_records(library, program)) if tracing else ()
+    return Outcome(outputs, _fault(program, report), report[0] == DIVISION, tuple(changed), records)
+
+
+def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
+    """The largest degree of an output element, and of an exponent."""
+    library = objects.load(program.source("degree"))
+    literals = [_linear(value) for value in program.exact_literals] or [0]
+    library.setup(_words(literals))
+    memory = _Memory()
+    one = np.array([1, 1, 0], np.uint32)
+    for name, layout in situation.layouts.items():
+        memory.arrays[name] = np.tile(one, (layout.length, 1))
+        if name in situation.written and name not in situation.call.given | {"pool"}:
+            memory.arrays[name][:] = 0
+    scalars = {name: one.copy() for name in program.levels}
+    _run(library, program, situation, memory, scalars, DEGREE_WORDS, False, False)
+    degrees = [
+        int(memory.arrays[name][situation.layouts[name].positions][..., 0].max(initial=0))
+        for name in situation.written
+        if name in situation.layouts
+    ]
+    library.largest_exponent.restype = ctypes.c_uint32
+    return max(degrees, default=0), int(library.largest_exponent())
+
+
+def _linear(value) -> int:
+    return min(abs(value.numerator) * value.denominator, 1 << 29)
+
+
+def _words(values) -> ctypes.Array:
+    return (ctypes.c_uint32 * len(values))(*values)
+
+
+def _convert(function, level: int, storage: np.ndarray) -> None:
+    function(ctypes.c_int(level), ctypes.c_void_p(storage.ctypes.data), ctypes.c_int64(storage.size))
+
+
+def _setup_field(library, program: Program, tower: Tower) -> None:
+    literals = [tower.literal(literal.value, level) for literal, level in program.literals] or [0]
+    ln2 = [tower.ln2 % p for p in tower.primes]
+    library.setup(
+        ctypes.c_int(tower.depth), _words(tower.primes), _words([*tower.roots, 1]), _words(ln2), _words(tower.log2e),
+        ctypes.c_uint64(tower.salt), _words(literals),
+    )  # fmt: skip
+
+
+def _run(library, program: Program, situation, memory, scalars, words: int, backwards: bool, tracing: bool) -> list[int]:
+    tables = []
+    for function in program.functions:
+        pointers = [
+            _argument(parameter, argument, situation, memory, scalars, words, function)
+            for parameter, argument in zip(function.func.params, function.arguments)
+        ]
+        tables.append((ctypes.c_void_p * len(pointers))(*pointers))
+    memory.alive += tables
+    every = (ctypes.c_void_p * len(tables))(*[ctypes.addressof(t) for t in tables])
+    report = (ctypes.c_int64 * 4)()
+    library.run(every, ctypes.c_int(backwards), ctypes.c_int(tracing), report)
+    return list(report)
+
+
+def _argument(parameter, argument, situation: Situation, memory: _Memory, scalars, words: int, function) -> int:
+    call, name = situation.call, argument.name
+    if argument.kind == "tensor":
+        if name in situation.integers:
+            return memory.pointer(situation.integers[name])
+        return memory.pointer(memory.arrays[name])
+    if argument.kind == "workspace":
+        if name not in memory.arrays:
+            count = int(np.prod([whole(d, call.sizes) for d in parameter.shape], dtype=np.int64))
+            shape = (max(count, 1), words) if words > 1 else (max(count, 1),)
+            fill = 0 if words > 1 else TAINT | np.uint32(777)
+            memory.arrays[name] = np.full(shape, fill, np.uint32)
+        return memory.pointer(memory.arrays[name])
+    if argument.kind == "scalar":
+        return memory.pointer(scalars[name])
+    number = {
+        "size": lambda: call.sizes[name],
+        "given": lambda: int(name in call.given),
+        "stride": lambda: situation.layouts[name].strides[argument.axis],
+    }[argument.kind]()
+    return memory.pointer(np.array([number], np.int64))
+
+
+def whole(e, sizes: Mapping[str, int]) -> int:
+    """The value of an integer TIR expression of sizes."""
+    k = m.kind(e)
+    if k == "IntImm":
+        return int(e.value)
+    if k == "Var":
+        return sizes[str(e.name)]
+    if k == "Cast":
+        return whole(e.value, sizes)
+    a, b = whole(e.a, sizes), whole(e.b, sizes)
+    return {
+        "Add": lambda: a + b, "Sub": lambda: a - b, "Mul": lambda: a * b, "FloorDiv": lambda: a // b,
+        "Div": lambda: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "Min": lambda: min(a, b),
+        "Max": lambda: max(a, b),
+    }[k]()  # fmt: skip
+
+
+def _fault(program: Program, report: list[int]) -> str | None:
+    if report[0] != INDEX:
+        return None
+    return f"{program.messages[report[1]]}: index {report[2]} of {report[3]}"
+
+
+def _records(library, program: Program):
+    length = ctypes.c_int64()
+    library.trace_data.restype = ctypes.POINTER(ctypes.c_int64)
+    data = library.trace_data(ctypes.byref(length))
+    words = np.ctypeslib.as_array(data, (length.value,)).copy() if length.value else np.zeros(0, np.int64)
+    library.trace_free()
+    place = 0
+    while place < len(words):
+        number, keys, count = (int(x) for x in words[place : place + 3])
+        traced = program.traced[number]
+        start = place + 3 + keys
+        at = tuple(zip(traced.indices, words[place + 3 : start].tolist()))
+        yield Record(traced, at, words[start : start + count].astype(np.uint32).reshape(traced.shape))
+        place = start + count

@@ -1,0 +1,136 @@
+"""The proof of a lowered rule: its scheduled TIR against the operator's recurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+
+from attrs import evolve
+
+from kdsl.check.library import load
+from kdsl.lower.lowering import Lowering
+from kdsl.plan.derive import derive
+from kdsl.plan.model import Plan
+from kdsl.plan.refusal import PlanRefused
+from kdsl.prove.cases import Case, asked, cases_of
+from kdsl.prove.locate import located
+from kdsl.prove.memory import recalled, remember
+from kdsl.prove.program import Function, Program
+from kdsl.prove.proof import UNKNOWN, Proof
+from kdsl.prove.prover import Failure, Subject, prove_subject
+from kdsl.prove.recurrence import MEANINGS, Call, port_levels
+from kdsl.prove.refusal import NoMeaning
+from kdsl.source.span import Span
+
+
+def scheduled_functions(lowering: Lowering) -> list[Function]:
+    """The kernels after scheduling, binding and tensorization: where the proof is made."""
+    return [
+        Function(k.function.name, _only(k.module), k.function.arguments) for k in lowering.scheduled
+    ]
+
+
+def plain_functions(lowering: Lowering) -> list[Function]:
+    """The kernels before any schedule step: the operator's graph as TIR, one sblock a stage."""
+    return [Function(f.name, f.func, f.arguments) for f in lowering.functions]
+
+
+def _only(module):
+    (func,) = module.functions.values()
+    return func
+
+
+def pins_of(plan: Plan) -> dict[str, int]:
+    return port_levels(Call(plan.operator.name, {}, plan.specialization.options, frozenset()))
+
+
+def name_of(plan: Plan) -> str:
+    """Rule, target and the choices that are not the default ones."""
+    choices = [f"{k} = {v}" for k, v in plan.point.choices.items()]
+    return f"{plan.rule.name} on {plan.target.name}" + (f" at {', '.join(choices)}" if choices else "")
+
+
+def prove(
+    lowering: Lowering, shape: Mapping[str, int] | None = None, trials: int | None = None, *, seed: int | None = None,
+    scheduled: bool = True, fresh: bool = False, progress: Callable[[str], None] | None = None,
+) -> Proof:  # fmt: skip
+    """Prove a lowered rule equal to its operator's recurrence.
+
+    `shape` fixes sizes of the calls that are tried (T, H, HV, ...), by default `cases.py` chooses them; `trials` is
+    derived from the bound of 1e-18 unless given; `scheduled=False` proves the operator's graph in place of the
+    schedule; an equal program that was proved before is not run again unless `fresh` or a `seed` asks for it. Raises what lowering raises (StepRefused, ToolMissing, CompilerFailed); any other outcome is a Proof.
+    """
+    plan = lowering.plan
+    name = name_of(plan)
+    if plan.operator.name not in MEANINGS:
+        return Proof(UNKNOWN, name, obstacle=f"operator {plan.operator.name} has no specification",
+                     remedy="write its recurrence in kdsl/prove/recurrence.py")  # fmt: skip
+    functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
+    cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
+    return prove_functions(plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh)
+
+
+def prove_functions(
+    plan: Plan, functions: list[Function], cases: tuple[Case, ...], *, trials: int | None = None,
+    seed: int | None = None, progress: Callable[[str], None] | None = None, fresh: bool = False,
+) -> Proof:  # fmt: skip
+    """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand)."""
+    name = name_of(plan)
+    try:
+        program = Program.of(functions, pins_of(plan))
+    except NoMeaning as obstacle:
+        return Proof(UNKNOWN, name, obstacle=str(obstacle), remedy=obstacle.remedy,
+                     obstacle_span=stage_span(plan, obstacle.stage))  # fmt: skip
+    subject = Subject(name, plan.operator, plan.settings, plan.specialization.options, program, cases)
+
+    known = None if fresh or seed is not None else recalled(subject, trials)
+    if known is not None:
+        return known
+
+    def locate(failure: Failure):
+        return located(plan, subject, failure, references(plan))
+
+    proof = prove_subject(subject, trials=trials, seed=seed, progress=progress, locate=locate)
+    remember(subject, trials, proof)
+    return proof
+
+
+def stage_span(plan: Plan, sblock: str | None) -> Span | None:
+    """The line of the rule behind an sblock (or a part of it that scheduling split off), else the operator's."""
+    for kernel in plan.kernels:
+        for stage in kernel.stages:
+            if sblock is not None and (sblock == stage.name or sblock.startswith(f"{stage.name}_")):
+                computation = kernel.computations.get(stage.name) if hasattr(kernel, "computations") else None
+                return computation.span if computation is not None else stage.span
+    return None
+
+
+def references(plan: Plan) -> Iterator[Program]:
+    """Programs that may be right where this one is wrong, nearest first: the same graph without a schedule, the
+    standard library's graph under the same form, then under its other forms."""
+    yield from _program(lambda: plan)
+    standard = load().operators.get(plan.operator.name)
+    if standard is None:
+        return
+    yield from _program(lambda: derive(plan.point, standard, plan.specialization))
+    for values in product(*standard.forms.values()):
+        form = {**plan.point.form, **dict(zip(standard.forms, values))}
+        yield from _program(lambda form=form: derive(evolve(plan.point, form=form), standard, plan.specialization))
+
+
+def _program(make: Callable[[], Plan]) -> Iterator[Program]:
+    try:
+        plan = make()
+        yield Program.of(plain_functions(Lowering(plan)), pins_of(plan))
+    except (PlanRefused, NoMeaning, KeyError):
+        return
+
+
+def verdict(lowering: Lowering, **options) -> tuple[bool | None, str, str, str]:
+    """For the contract `same_algorithm`: (holds, evidence, found, needed).
+
+    `holds` is True for a proof, False for a rejection and None where it is unknown, which is never a pass.
+    """
+    proof = prove(lowering, **options)
+    holds = {"field": True, "rejected": False}.get(proof.verdict)
+    return holds, "field" if holds is not None else "unknown", proof.found, "equal to the operator's recurrence"

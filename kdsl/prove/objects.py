@@ -1,0 +1,73 @@
+"""Compiled programs, by content: in this process, and as files in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from kdsl.lower.toolchain import cc
+from kdsl.source import cache
+
+FLAGS = ("-x", "c", "-std=gnu17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-w")
+KEPT = 200  # object files in the cache folder; the oldest go first
+
+
+@lru_cache(maxsize=256)
+def load(source: str, flags: tuple[str, ...] = FLAGS) -> ctypes.CDLL:
+    """The shared library of a C text. Raises ToolMissing or CompilerFailed."""
+    compiler = cc.find()
+    key = cache.digest(source, compiler.name, compiler.version, *flags)
+    stored = _stored(key)
+    if stored is not None:
+        return ctypes.CDLL(str(stored))
+    with tempfile.TemporaryDirectory(prefix="kdsl-prove-") as folder:
+        built = _compile(compiler, source, flags, Path(folder))
+        library = ctypes.CDLL(str(built))
+        _store(key, built)
+    return library
+
+
+def _compile(compiler, source: str, flags: tuple[str, ...], folder: Path) -> Path:
+    (folder / "program.c").write_text(source, encoding="utf-8")
+    command = [compiler.path, *flags, "program.c", "-o", "program.so"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise cc.CompilerFailed(" ".join([compiler.name, *command[1:]]), done.stderr.strip()[:4000])
+    return folder / "program.so"
+
+
+def _folder() -> Path:
+    return cache.folder() / "prove"
+
+
+def _stored(key: str) -> Path | None:
+    """The object of this key if it is this user's and whole: its name carries the digest of its content."""
+    try:
+        for path in _folder().glob(f"{key[:32]}-*.so"):
+            content = path.read_bytes()
+            own = not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+            if own and path.stem.partition("-")[2] == cache.digest(content.hex())[:32]:
+                return path
+    except OSError:
+        pass
+    return None
+
+
+def _store(key: str, built: Path) -> None:
+    """Keep an object; a cache that cannot be written is no error."""
+    with contextlib.suppress(OSError):
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        content = built.read_bytes()
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.replace(temporary, folder / f"{key[:32]}-{cache.digest(content.hex())[:32]}.so")
+        kept = sorted(folder.glob("*.so"), key=lambda p: p.stat().st_mtime)
+        for old in kept[:-KEPT]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""The kernels of a lowered rule as one C program over the fields, and the same program over degrees."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+from attrs import field, frozen
+
+from kdsl.prove import meaning as m
+from kdsl.prove.emit import emit
+from kdsl.prove.intrinsics import intrinsic_of
+from kdsl.prove.levels import Inference
+
+HEADERS = Path(__file__).with_name("c")
+ALGEBRAS = ("field", "degree")
+SHARED = ("tensor", "workspace", "scalar")
+
+
+@frozen
+class Function:
+    """A TIR function and what its parameters are, in order (`kdsl.lower.tir.function.Argument`)."""
+
+    name: str
+    func: object = field(repr=False)
+    arguments: tuple = field(repr=False)
+
+
+@frozen
+class Traced:
+    """A buffer whose contents the program can log: its kernel, the indices in scope, its shape and level."""
+
+    kernel: str
+    tensor: str
+    indices: tuple[str, ...]
+    shape: tuple[int, ...]
+    level: int
+
+
+@frozen
+class Program:
+    """Functions that run one after the other, over values of inferred levels.
+
+    `depth` is the height of the tower needed; `levels` the level of each float port, workspace and scalar.
+    """
+
+    functions: tuple[Function, ...]
+    body: str = field(repr=False)
+    literals: tuple[tuple[m.Literal, int], ...]
+    messages: tuple[str, ...] = field(repr=False)
+    traced: tuple[Traced, ...] = field(repr=False)
+    levels: Mapping[str, int]
+    depth: int
+    assumptions: tuple[str, ...]
+    trusted: tuple[str, ...]
+
+    @classmethod
+    def of(cls, functions: Iterable[Function], pins: Mapping[str, int]) -> Program:
+        """Infer and emit. `pins` are the levels that the specification gives to ports and scalars. Raises NoMeaning."""
+        functions = tuple(functions)
+        inference = Inference()
+        used = {a.name for f in functions for a in f.arguments if a.kind in SHARED}
+        for name in sorted(used & set(pins)):
+            inference.pin(name, pins[name])
+        for f in functions:
+            inference.function(f.func, dict(_float_parameters(f)))
+        depth = inference.levels.solve()
+        texts, literals, messages, traced = [], [], [], []
+        for number, f in enumerate(functions):
+            text, emitter = emit(f.func, inference, f"kernel{number}")
+            texts.append(_renumbered(text, len(messages), len(traced), emitter.literals, literals))
+            messages += emitter.messages
+            traced += [Traced(f.name, *entry) for entry in emitter.traced]
+        levels = {name: inference.levels.level(unknown) for name, unknown in inference.ports.items()}
+        trusted = dict.fromkeys(name for f in functions for name in intrinsics_in(f.func.body))
+        return cls(
+            functions, "\n".join(texts), tuple(literals), tuple(messages), tuple(traced), levels, max(depth, 1),
+            tuple(sorted(inference.assumed)), tuple(trusted),
+        )  # fmt: skip
+
+    def source(self, algebra: str) -> str:
+        """The whole C text over `algebra`: "field" or "degree"."""
+        calls = "\n".join(f"  kernel{k}(a[{k}]);" for k in range(len(self.functions)))
+        table = ", ".join(str(level) for _, level in self.literals) or "0"
+        return "\n".join([
+            (HEADERS / "common.h").read_text(encoding="utf-8"),
+            f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
+            (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
+            self.body,
+            "EXPORT void run(void ***a, int backwards, int traced, i64 *report) {",
+            "  reverse = backwards; tracing = traced; fault = 0;",
+            calls,
+            "  report[0] = fault; report[1] = fault_message; report[2] = fault_index; report[3] = fault_extent;",
+            "}\n",
+        ])  # fmt: skip
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for programs that compute alike: their C text without anything that a trial draws."""
+        text = repr((self.body, self.literals, sorted(self.levels.items())))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def exact_literals(self) -> list[Fraction]:
+        return [literal.value for literal, _ in self.literals]
+
+
+def _float_parameters(f: Function):
+    for param, argument in zip(f.func.params, f.arguments):
+        dtype = param.dtype if m.kind(param.ty) == "BufferType" else param.ty.dtype
+        if argument.kind in SHARED and m.is_float(dtype):
+            yield hash(param), argument.name
+
+
+def _renumbered(text: str, messages: int, traced: int, own: list, literals: list) -> str:
+    """The text of one kernel with its literals, messages and traces numbered across the program."""
+    places = []
+    for entry in own:
+        if entry not in literals:
+            literals.append(entry)
+        places.append(literals.index(entry))
+    text = re.sub(r"\bLIT\[(\d+)\]", lambda found: f"LIT[{places[int(found[1])]}]", text)
+    text = re.sub(r"@M(\d+)@", lambda found: str(int(found[1]) + messages), text)
+    return re.sub(r"@T(\d+)@", lambda found: str(int(found[1]) + traced), text)
+
+
+def intrinsics_in(statement) -> list[str]:
+    """Device functions that tensorized blocks call, in order."""
+    found: list[str] = []
+    stack = [statement]
+    while stack:
+        s = stack.pop()
+        k = m.kind(s)
+        if k == "SBlockRealize":
+            name = intrinsic_of(s.block)
+            found += [name] if name else []
+            stack.append(s.block.body)
+        elif k == "SeqStmt":
+            stack.extend(reversed(list(s.seq)))
+        elif k == "IfThenElse":
+            stack.extend(x for x in (s.then_case, s.else_case) if x is not None)
+        elif hasattr(s, "body"):
+            stack.append(s.body)
+    return found
