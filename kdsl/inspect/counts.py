@@ -1,7 +1,7 @@
 """How many instructions of which kind stand in a kernel's code.
 
-Counts are static: an instruction in a loop counts once, and a loop unrolled three times counts thrice. That is
-why every count names its level, "ptx" or "sass".
+Counts are static: an instruction in a loop counts once, and a loop unrolled three times counts thrice.
+That is why every count names its level, "ptx" or "sass".
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Counts:
 def count(
     listing: Listing, name: str, kernel: str | None = None, selected: Selection | None = None
 ) -> int | None:
-    """Instructions of that name in the kernel. A PTX name at "sass" counts what it becomes there; None if nothing
-    fixed stands for it, or if a SASS name is asked of PTX."""
+    """Instructions of that name in the kernel. A PTX name at "sass" counts what it becomes there; None if
+    nothing fixed stands for it, or if a SASS name is asked of PTX."""
     found = executing(listing.of(kernel), selected)
     if listing.level == PTX:
         return None if names.is_sass(name) else sum(names.matches(i, name) for i in found)
@@ -50,7 +50,7 @@ def count(
 def uses(
     listing: Listing, name: str, kernel: str | None = None, selected: Selection | None = None
 ) -> bool | None:
-    """Whether the instruction stands in the kernel, or in the selected part of it. None where `count` has none."""
+    """Whether the instruction stands in the kernel, or in the selected part of it; None where `count` is."""
     number = count(listing, name, kernel, selected)
     return None if number is None else number > 0
 

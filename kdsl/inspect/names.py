@@ -19,7 +19,8 @@ from kdsl.inspect.memory import access
 # the copy of 4, 8 or 16 bytes a thread, neither a bulk copy nor a wait.
 FAMILIES = (
     "cp.async", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all",
-    "cp.async.mbarrier.arrive", "cp.async.bulk", "cp.async.bulk.tensor", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor",
+    "cp.async.mbarrier.arrive", "cp.async.bulk", "cp.async.bulk.tensor",
+    "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor",
     "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.reduce.async.bulk",
 )  # fmt: skip
 
@@ -33,7 +34,8 @@ MATRIX_SASS = WARP_MATRIX + WARPGROUP_MATRIX + TENSOR_MEMORY_MATRIX
 SASS_OF = {
     "shfl": ("SHFL",), "vote": ("VOTE", "VOTEU"), "match": ("MATCH",), "redux": ("REDUX", "CREDUX"),
     "elect": ("ELECT",), "bar": ("BAR",), "bar.sync": ("BAR.SYNC",),
-    "bar.arrive": ("BAR.ARV",), "bar.red": ("BAR.RED",), "mbarrier": ("SYNCS",), "mbarrier.try_wait": ("SYNCS.PHASECHK",),
+    "bar.arrive": ("BAR.ARV",), "bar.red": ("BAR.RED",),
+    "mbarrier": ("SYNCS",), "mbarrier.try_wait": ("SYNCS.PHASECHK",),
     "setmaxnreg": ("USETMAXREG",), "nanosleep": ("NANOSLEEP",),
     "ldmatrix": ("LDSM",), "stmatrix": ("STSM",), "movmatrix": ("MOVM",),
     "ld.shared": ("LDS",), "st.shared": ("STS",), "ld.global": ("LDG",), "st.global": ("STG",),
@@ -64,8 +66,8 @@ _ELEMENT = {
 
 @frozen
 class Pattern:
-    """SASS instructions of one of `opcodes` whose parts hold `parts` in order and none of `without`; `width` in
-    bytes of an access, where it matters."""
+    """SASS instructions of one of `opcodes` whose parts hold `parts` in order and none of `without`; with a
+    `width`, accesses of that many bytes."""
 
     opcodes: tuple[str, ...]
     parts: tuple[str, ...] = ()
