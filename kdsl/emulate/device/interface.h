@@ -1,0 +1,71 @@
+// What a translated kernel asks of the runtime. The runtime knows which thread asks: it runs one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define KDSL_INTERFACE __attribute__((visibility("default")))
+
+namespace kdsl {
+struct Place { unsigned x, y, z; };
+}
+
+// CUDA's built-in variables, for the running thread.
+extern KDSL_INTERFACE kdsl::Place threadIdx, blockIdx, blockDim, gridDim;
+
+namespace kdsl {
+
+struct Region;  // one buffer of the launch, or one shared array of the block; the runtime owns it
+
+// The line of the CUDA text that the running thread is at; translated kernels keep it up to date.
+extern KDSL_INTERFACE int line;
+
+// `bytes` at `address`, of which `region` says where they may lie; null means the thread's own memory.
+// What must not be read comes back as 0xff bytes (NaN in every float type); what must not be written is dropped.
+KDSL_INTERFACE void load(const Region* region, uintptr_t address, void* to, unsigned bytes, unsigned alignment);
+KDSL_INTERFACE void store(const Region* region, uintptr_t address, const void* from, unsigned bytes, unsigned alignment);
+KDSL_INTERFACE void outside_registers(long index, long elements);
+KDSL_INTERFACE void outside_emulation(const char* what);  // ends the run: the emulator has no meaning for it
+
+KDSL_INTERFACE const Region* region_of(uintptr_t address);  // the buffer or shared array that holds it, or null
+KDSL_INTERFACE uint32_t shared_address(uintptr_t address);  // in the shared window; banks count from its start
+KDSL_INTERFACE uintptr_t generic_address(uint32_t shared);
+KDSL_INTERFACE const Region* shared_region(uint32_t shared);
+KDSL_INTERFACE const Region* static_array(unsigned number);
+KDSL_INTERFACE const Region* dynamic_array();
+KDSL_INTERFACE uintptr_t base_of(const Region* region);
+
+// Rendezvous of threads.
+KDSL_INTERFACE void block_barrier();
+KDSL_INTERFACE void warp_barrier(uint32_t lanes);
+KDSL_INTERFACE uint32_t active_lanes();
+enum class Shuffle { index, up, down, exchange };
+KDSL_INTERFACE uint32_t shuffle(Shuffle kind, uint32_t lanes, uint32_t value, uint32_t operand, uint32_t width);
+KDSL_INTERFACE uint32_t ballot(uint32_t lanes, bool predicate);
+
+// Asynchronous copies to shared memory: `bytes` arrive, of which all after the first `read` are zeros.
+KDSL_INTERFACE void copy_async(uint32_t to, const Region* region, uintptr_t from, unsigned bytes, unsigned read);
+KDSL_INTERFACE void commit_copies();
+KDSL_INTERFACE void wait_copies(unsigned pending_groups);
+KDSL_INTERFACE void wait_all_copies();
+
+// Matrix instructions of a whole warp, in the fragment layouts of the PTX manual (section "Matrix fragments").
+enum class Element { bf16, f16, tf32 };
+KDSL_INTERFACE void load_matrices(uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row);
+KDSL_INTERFACE void store_matrices(const uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row);
+KDSL_INTERFACE uint32_t transpose_matrix(uint32_t fragment);
+// d = a b + c for a [16, depth], b [depth, 8] and c, d [16, 8] in float32.
+KDSL_INTERFACE void multiply(Element element, unsigned depth, const uint32_t* a, const uint32_t* b, const float* c,
+                             float* d);
+
+// One argument of a launch: a buffer, or the bits of a number.
+struct Argument { const Region* region; uint64_t bits; };
+struct StaticArray { size_t bytes, alignment; };
+// How the runtime starts a kernel: every library has one `kdsl_kernel_SYMBOL`.
+struct Kernel {
+  void (*body)(const Argument*);
+  const StaticArray* static_arrays;
+  unsigned static_array_count, dynamic_alignment;
+};
+
+}  // namespace kdsl

@@ -1,0 +1,136 @@
+// The state of an emulation: the launch, its block, warps and threads, its memory. One of each is at work at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "../device/interface.h"
+#include "fibers.h"
+
+namespace kdsl {
+
+constexpr unsigned kLanes = 32, kMostThreads = 1024;
+
+// When, by whom and on which line some bytes were last touched. `time` counts barriers: everything before a barrier
+// has a smaller time than everything after it. 0 is never.
+struct Stamp {
+  uint32_t time = 0;
+  uint32_t thread : 10 = 0;
+  uint32_t line : 22 = 0;
+};
+constexpr uint32_t kInFlight = UINT32_MAX;  // an asynchronous copy writes here and has not been waited for
+
+// The history of one granule of memory: enough of its readers that a racing write always meets one of them.
+// `read` is the last one, `read_beside` the last other lane of its warp, `read_elsewhere` the last of another warp,
+// `first_read` the first of the launch.
+struct Cell {
+  Stamp written, first_read, read, read_beside, read_elsewhere;
+};
+
+enum class Role : uint8_t { input, output, updated, workspace, shared };
+
+struct Region {
+  char* base;
+  size_t bytes;
+  Role role;
+  int number;               // as findings name it
+  unsigned granule_shift;   // log2 of the bytes of a cell
+  Cell* cells = nullptr;    // none for inputs: nobody may write them
+};
+
+struct Copy {  // cp.async
+  uint32_t to;
+  const Region* region;
+  uintptr_t from;
+  unsigned bytes, read, group;
+  int line;
+  bool landed;
+};
+
+// What an access is about to write: bytes, or those of an asynchronous copy.
+struct Written { const void* bytes; const Copy* copy; };
+
+struct SharedAccess {
+  uint32_t address;
+  int line;
+  uint16_t bytes;
+  uint8_t kind;
+};
+
+enum class Waits : uint8_t { nothing, warp, lanes, block, ended };
+
+struct Warp;
+struct Thread {
+  unsigned number = 0, lane = 0;
+  Warp* warp = nullptr;
+  Place place{};
+  Waits waits = Waits::nothing;
+  int line = 0;
+  const char* operation = "";         // of the warp, that it waits in
+  void (*resolve)(Warp&, uint32_t) = nullptr;
+  uint32_t lanes = 0;                 // that take part in it
+  uint32_t in[8] = {}, out[4] = {};   // what it hands in and gets back
+  float c[4] = {}, d[4] = {};
+  unsigned groups = 0;                // of copies, committed so far
+  std::vector<Copy> copies;           // issued and not yet waited for
+  std::vector<SharedAccess> accesses; // since its warp was last together
+  Fiber fiber;
+};
+
+struct Warp {
+  unsigned number = 0, size = 0;   // size: lanes that exist
+  uint32_t synchronised = 0;       // time of the last rendezvous that orders memory
+  Thread* thread[kLanes] = {};
+  uint32_t existing() const { return size == kLanes ? 0xffffffffu : (1u << size) - 1; }
+};
+
+struct Launch {
+  int number = 0;
+  const Kernel* kernel = nullptr;
+  std::vector<Argument> arguments;
+  Place grid{}, block{};
+  size_t dynamic_bytes = 0;
+  uint32_t begin = 0;              // time
+};
+
+struct State {
+  std::mt19937 random;
+  uint32_t clock = 1;
+  Launch launch;
+  uint32_t block_begin = 0, block_synchronised = 0;
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Warp> warps;
+  Thread* self = nullptr;          // null while no thread runs
+  char* shared = nullptr;          // the shared window
+  size_t shared_bytes = 0;         // of it in use
+  std::vector<Region> shared_arrays;  // static ones, then the dynamic one
+  Region window{};                 // all of it, for accesses by shared address
+  std::vector<Region> buffers;
+};
+
+extern State state;
+
+void run_launch();                         // every block, in an order that the seed chooses
+void give_way(Waits reason);               // the running thread waits
+void land_copies(Thread& thread, unsigned pending_groups);
+void poison_shared();
+void note_shared(uint32_t address, unsigned bytes, int kind);
+void count_wavefronts(Warp& warp);         // of what its lanes accessed since they last met
+void count_rows(int line, int kind, const uint32_t* rows, unsigned count);
+void print_wavefronts();
+
+// Checks an access of the running thread, without moving data. False: it must not happen.
+bool check_read(const Region& region, uintptr_t address, unsigned bytes, unsigned alignment);
+bool check_write(const Region& region, uintptr_t address, unsigned bytes, unsigned alignment, const Written& what);
+void stamp_write(const Region& region, uintptr_t address, unsigned bytes, Stamp stamp);
+// Waits until all lanes in `lanes` asked for `operation`, of which `resolve` then does the work for the whole warp.
+void collective(const char* operation, uint32_t lanes, bool aligned, void (*resolve)(Warp&, uint32_t));
+
+// The copy of `thread` that is on its way to `address` in the shared window, or null.
+const Copy* copy_in_flight(const Thread& thread, uint32_t address);
+
+enum AccessKind : uint8_t { kLoad, kStore, kLoadMatrix, kStoreMatrix, kCopy };
+
+}  // namespace kdsl
