@@ -8,7 +8,9 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-goldens", action="store_true", help="write goldens instead of comparing with them")
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write goldens instead of comparing with them"
+    )
 
 
 @pytest.fixture

@@ -40,12 +40,17 @@ class Formatted:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
-@click.option("--diff", is_flag=True, help="Write nothing; print what would change, and exit with 1 if something would.")
-@click.option("--color/--no-color", default=None, help="Color, or none; by default if the output is a terminal.")
+@click.option(
+    "--diff", is_flag=True, help="Write nothing; print what would change, and exit with 1 if something would."
+)
+@click.option(
+    "--color/--no-color", default=None, help="Color, or none; by default if the output is a terminal."
+)
 def fmt(paths: tuple[str, ...], check: bool, diff: bool, color: bool | None) -> None:
     """Rewrite .kds files, and those in folders, in the one canonical form; `-` reads stdin and writes stdout.
 
-    A file with a syntax error is left alone. Exit: 0 done, 1 a file would change or has errors, 2 a path is wrong.
+    A file with a syntax error is left alone. Exit: 0 done, 1 a file would change or has errors, 2 a path is
+    wrong.
     """
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` stands alone")
@@ -65,7 +70,9 @@ def fmt(paths: tuple[str, ...], check: bool, diff: bool, color: bool | None) -> 
         failed += _write(changed)
     _report([d for result in failed for d in result.diagnostics], color)
     _conclude(results, changed, failed, quiet=paths == ("-",), dry=check or diff)
-    if any(diagnostic.code in ("E030", "E031", "E032") for result in failed for diagnostic in result.diagnostics):
+    if any(
+        diagnostic.code in ("E030", "E031", "E032") for result in failed for diagnostic in result.diagnostics
+    ):
         sys.exit(2)
     sys.exit(1 if failed or (changed and (check or diff)) else 0)
 
@@ -92,7 +99,7 @@ def _format(path: str) -> Formatted:
 
 
 def _stdin() -> Formatted:
-    text = click.get_binary_stream("stdin").read().decode("utf-8-sig", "replace")
+    text = sys.stdin.buffer.read().decode("utf-8-sig", "replace")
     return _formatted(SourceFile(STDIN, text), text)
 
 
@@ -140,7 +147,9 @@ def _difference(result: Formatted) -> str:
     before = result.before.splitlines(keepends=True)
     after = result.after.splitlines(keepends=True)
     lines = difflib.unified_diff(before, after, result.path, result.path)
-    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+    return "".join(
+        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
+    )
 
 
 def _report(diagnostics: list[Diagnostic], color: bool | None) -> None:
@@ -153,7 +162,10 @@ def _conclude(results, changed, failed, *, quiet: bool, dry: bool) -> None:
     if quiet:
         return
     done = len(changed) - sum(result.changed for result in failed)
-    parts = [f"{done} {'would change' if dry else 'rewritten'}", f"{len(results) - len(changed) - len(failed)} unchanged"]
+    parts = [
+        f"{done} {'would change' if dry else 'rewritten'}",
+        f"{len(results) - len(changed) - len(failed)} unchanged",
+    ]
     if failed:
         parts.append(f"{len(failed)} left alone")
     click.echo(", ".join(parts), err=True)

@@ -1,7 +1,7 @@
 """A small store of derived text in the user's cache folder.
 
-Every entry carries the digest of its content, is written by rename, and is read only when the reader owns it. A cache
-that cannot be read or written is no error: the work is done again.
+Every entry carries the digest of its content, is written by rename, and is read only when the reader owns it.
+A cache that cannot be read or written is no error: the work is done again.
 """
 
 from __future__ import annotations

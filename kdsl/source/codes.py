@@ -13,7 +13,7 @@ Then come the sections What, Why, Fails and Fixed; the last two hold fenced bloc
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from attrs import frozen
@@ -22,8 +22,10 @@ from kdsl.source.diagnostic import Severity
 
 PAGES = Path(__file__).with_name("pages")
 FAMILIES = {
-    "E0": "syntax and files", "E1": "names and types", "E2": "targets and instructions", "E3": "placement and resources",
-    "E4": "coverage of the graph", "E5": "contracts", "W5": "warnings", "R0": "refusals of `select`", "T0": "tools",
+    "E0": "syntax and files", "E1": "names and types", "E2": "targets and instructions",
+    "E3": "placement and resources",
+    "E4": "coverage of the graph", "E5": "contracts", "W5": "warnings", "R0": "refusals of `select`",
+    "T0": "tools",
 }  # fmt: skip
 SECTIONS = ("What", "Why", "Fails", "Fixed")
 
@@ -52,7 +54,7 @@ class Page:
     fixed: tuple[str, ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def page(code: str) -> Page | None:
     """The page of a code, or None if there is none."""
     if not _CODE.fullmatch(code):

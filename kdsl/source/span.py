@@ -1,7 +1,8 @@
 """Text and places in it.
 
-A `Span` is a half-open range of characters. Its offsets are relative to an `Origin`, the start of the top-level
-declaration that holds it: editing one declaration moves the origins of those after it and leaves every node alone.
+A `Span` is a half-open range of characters. Its offsets are relative to an `Origin`, the start of the
+top-level declaration that holds it: editing one declaration moves the origins of those after it and leaves
+every node alone.
 """
 
 from __future__ import annotations

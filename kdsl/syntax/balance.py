@@ -10,13 +10,14 @@ from kdsl.syntax.tokens import LINE, Token
 
 DEEPEST = 32  # braces inside braces; the language needs six
 HEADER_COLON = (
-    "a header ends with `{`, not with `:`", "write `{`", "a block stands between `{` and `}`; indentation has no meaning",
+    "a header ends with `{`, not with `:`", "write `{`",
+    "a block stands between `{` and `}`; indentation has no meaning",
 )  # fmt: skip
 MOST = 10  # repairs of one declaration, after which the rest of it is left out
 
 
 def balance(tokens: list[Token], text: str, indent: int, findings: Findings) -> list[Token]:
-    """Tokens whose braces pair up, the last one closing the first; nothing if they are nested without measure."""
+    """Tokens whose braces pair up; nothing if they are nested without measure."""
     depth = deepest = 0
     early = None
     for index, token in enumerate(tokens):
@@ -63,7 +64,7 @@ def title(tokens: list[Token], at: int, first: int = 0) -> str:
     return f"`{words[0]}`"
 
 
-# ---- a brace too many ---------------------------------------------------------------------------------------
+# ---- a brace too many --------------------------------------------------------------------------------------
 
 
 def _closed_early(tokens, text, early: int, indent: int, findings: Findings) -> list[Token]:
@@ -71,7 +72,11 @@ def _closed_early(tokens, text, early: int, indent: int, findings: Findings) -> 
     if opener is None or opener > early:
         return _stray(tokens, early, findings, indent, text)
     header_end = next((i for i, t in enumerate(tokens) if t.kinds[0] == LINE), len(tokens))
-    if header_end < opener and tokens[header_end + 1].kinds[0] != "LBRACE" and not _continues(tokens, header_end):
+    if (
+        header_end < opener
+        and tokens[header_end + 1].kinds[0] != "LBRACE"
+        and not _continues(tokens, header_end)
+    ):
         return _no_opening(tokens, text, header_end, indent, findings)
     after = early + 1
     while after < len(tokens) and tokens[after].kinds[0] == LINE:
@@ -160,7 +165,8 @@ def _stray(tokens, at: int, findings: Findings, indent: int, text: str) -> list[
     token = tokens[at]
     findings.report(
         "E003", (token.start, token.stop), "this `}` closes nothing", label="no `{` is open here",
-        help="remove it, or find the `{` that is missing above", edit=(token.start, token.stop, "", "remove this `}`"),
+        help="remove it, or find the `{` that is missing above", edit=(token.start, token.stop, "",
+        "remove this `}`"),
     )  # fmt: skip
     rest = [t for t in tokens[at + 1 :] if t.kinds[0] not in ("RBRACE", LINE)]
     if not rest:
@@ -172,27 +178,32 @@ def _no_opening(tokens, text, header_end: int, indent: int, findings: Findings) 
     last = tokens[header_end - 1]
     name = title(tokens, header_end)
     if last.kinds[0] == "COLON":
-        findings.report("E012", (last.start, last.stop), *HEADER_COLON, edit=(last.start, last.stop, " {", "write `{`"))
+        findings.report(
+            "E012", (last.start, last.stop), *HEADER_COLON, edit=(last.start, last.stop, " {", "write `{`")
+        )
         brace = Token(("LBRACE",), "{", last.start, last.stop)
         return balance([*tokens[: header_end - 1], brace, *tokens[header_end:]], text, indent, findings)
     findings.report(
-        "E004", (last.stop, last.stop), f"`{{` is missing after the header of {name}", label="expected `{` here",
+        "E004", (last.stop, last.stop), f"`{{` is missing after the header of {name}",
+        label="expected `{` here",
         help="end the header line with `{`", edit=(last.stop, last.stop, " {", "open the block"), safe=True,
     )  # fmt: skip
     brace = Token(("LBRACE",), "{", last.stop, last.stop)
     return balance(tokens[:header_end] + [brace] + tokens[header_end:], text, indent, findings)
 
 
-# ---- a brace too few ----------------------------------------------------------------------------------------
+# ---- a brace too few ---------------------------------------------------------------------------------------
 
 
 class _Unclosed:
-    """Walks the lines: one that stands no deeper than an open block's header shows that the block was to end."""
+    """Walks the lines: one no deeper than an open block's header shows that the block was to end."""
 
     def __init__(self, tokens, text, indent, findings, missing):
         self.tokens, self.text, self.findings, self.missing = tokens, text, findings, missing
         self.indent = indent
-        self.open: list[list] = []  # token index of the brace, indentation of its line, whether lines inside are flat
+        self.open: list[
+            list
+        ] = []  # token index of the brace, indentation of its line, whether lines inside are flat
         self.fresh = False  # no line has begun since the last brace
         self.out: list[Token] = []
 
@@ -230,7 +241,8 @@ class _Unclosed:
             self.findings.report(
                 "E002", (brace.start, brace.stop), f"the `{{` of {name} is never closed", label="opened here",
                 labels=((end, end, "`}` expected after this, by the indentation"),),
-                help=f"add `}}` at the end of {name}", edit=(line, line, " " * indent + "}\n", "close the block"),
+                help=f"add `}}` at the end of {name}", edit=(line, line, " " * indent + "}\n",
+                "close the block"),
             )  # fmt: skip
             self.out.append(Token(("RBRACE",), "}", end, end))
             self.out.append(Token((LINE,), "\n", end, end))
@@ -252,7 +264,8 @@ class _Unclosed:
                 (self.tokens[i].start, self.tokens[i].stop, "opened here too") for i, _, _ in self.open[1:4]
             ),
             help="add `}` at the end" if count == 1 else f"add {count} `}}` at the end",
-            edit=(end, end, "".join("\n" + " " * column + "}" for _, column, _ in reversed(self.open)), "close it"),
+            edit=(end, end, "".join("\n" + " " * column + "}" for _, column, _ in reversed(self.open)),
+            "close it"),
         )  # fmt: skip
         for _ in self.open:
             self.out.append(Token((LINE,), "\n", end, end))

@@ -299,13 +299,15 @@ def _attribute_method(keyword: str):
 
 
 BLOCKS = {
-    "sizes": "sizes", "parameters": "parameters", "inputs": "inputs", "outputs": "outputs", "options": "options",
+    "sizes": "sizes", "parameters": "parameters", "inputs": "inputs", "outputs": "outputs",
+    "options": "options",
     "laws": "laws", "indices": "indices", "definitions": "define", "views": "views", "rounding": "rounding",
     "require": "require", "ensure": "ensure", "measure": "measure", "choose": "choose", "form": "form",
     "grid": "grid", "roles": "roles", "place": "place", "compute": "compute", "pins": "pin",
 }  # fmt: skip
 ATTRIBUTES = (
-    "as_fragment", "swizzle", "pad", "ring", "via", "on_role", "lanes", "order", "alias", "over", "rows", "vector",
+    "as_fragment", "swizzle", "pad", "ring", "via", "on_role", "lanes", "order", "alias", "over", "rows",
+    "vector",
     "unroll", "via_reducer", "blocks",
 )  # fmt: skip
 for _rule, _keyword in BLOCKS.items():

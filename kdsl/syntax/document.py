@@ -13,8 +13,9 @@ from kdsl.syntax.split import Piece, split
 class Document:
     """Holds one text and its tree.
 
-    `update` keeps the nodes of every declaration whose text is the same as before, wherever it stands now, and moves
-    their origin; the tree of before is then no longer to be used. `reread` counts the declarations parsed last time.
+    `update` keeps the nodes of every declaration whose text is the same as before, wherever it stands now,
+    and moves their origin; the tree of before is then no longer to be used. `reread` counts the declarations
+    parsed last time.
     """
 
     def __init__(self, path: str, text: str = ""):

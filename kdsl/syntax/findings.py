@@ -26,11 +26,12 @@ class Findings:
         return Span(self.origin, start, max(start, stop))
 
     def report(
-        self, code: str, where: tuple[int, int], message: str, label: str = "", help: str | tuple[str, ...] = (), *,
+        self, code: str, where: tuple[int, int], message: str, label: str = "", help: str | tuple[str,
+        ...] = (), *,
         labels: tuple[tuple[int, int, str], ...] = (), edit: tuple[int, int, str, str] | None = None,
         safe: bool = False, observed: str | None = None, required: str | None = None,
     ) -> None:  # fmt: skip
-        """`where` and the first two of each label and of `edit` are offsets; `edit` ends in text and title."""
+        """`where` and what begins each label and `edit` are offsets; `edit` ends in text and title."""
         start, stop = where
         if start in self._starts or self.full:
             return
@@ -38,7 +39,8 @@ class Findings:
         edits = (Edit(self.span(edit[0], edit[1]), edit[2], edit[3], safe),) if edit else ()
         self.items.append(
             Diagnostic(
-                code, message, self.span(start, stop), label=label, edits=edits, observed=observed, required=required,
+                code, message, self.span(start, stop), label=label, edits=edits, observed=observed,
+                required=required,
                 labels=tuple(Label(self.span(a, b), text) for a, b, text in labels),
                 help=(help,) if isinstance(help, str) else help,
             )

@@ -11,7 +11,8 @@ from kdsl.syntax.tables import tables
 from kdsl.syntax.tokens import LINE, Token
 
 UNITS = {
-    "kb": "KiB", "kib": "KiB", "k": "KiB", "ki": "KiB", "kbytes": "KiB", "mb": "MiB", "mib": "MiB", "m": "MiB",
+    "kb": "KiB", "kib": "KiB", "k": "KiB", "ki": "KiB", "kbytes": "KiB", "mb": "MiB", "mib": "MiB",
+    "m": "MiB",
     "mi": "MiB", "b": "bytes", "byte": "bytes", "usec": "us", "micros": "us", "msec": "ms", "millis": "ms",
     "ghz": "GHz", "tbps": "TBps", "tb": "TBps", "tflops": "TFLOPs", "tflop": "TFLOPs",
 }  # fmt: skip
@@ -61,7 +62,8 @@ def equality(here: Here, findings: Findings):
     stop = here.tokens[here.position + count - 1].stop
     findings.report(
         "E011", (token.start, stop), f"`{wrong}` cannot stand here: {why}", label=f"write `{right}`",
-        help=f"replace `{wrong}` by `{right}`", edit=(token.start, stop, right, f"write `{right}`"), safe=True,
+        help=f"replace `{wrong}` by `{right}`", edit=(token.start, stop, right, f"write `{right}`"),
+        safe=True,
     )  # fmt: skip
     return Repair(here.position, count, (sign,))
 
@@ -105,7 +107,12 @@ def percent(here: Here, findings: Findings):
     """`95%` without what it is a share of."""
     for index in range(here.position - 1, max(here.item, here.position - 12), -1):
         number, sign, after = here.tokens[index - 1], here.tokens[index], here.tokens[index + 1]
-        if sign.text == "%" and number.kinds[0] == "NUMBER" and number.stop == sign.start and after.kinds[0] in ENDS:
+        if (
+            sign.text == "%"
+            and number.kinds[0] == "NUMBER"
+            and number.stop == sign.start
+            and after.kinds[0] in ENDS
+        ):
             break
     else:
         return None
@@ -133,7 +140,8 @@ def number(here: Here, findings: Findings):
             sign = made(found, None, before.start, token.stop)
             findings.report(
                 "E023", (before.start, token.stop), f"`{written}` is not how a number is written",
-                label=f"write `{found}`", help="a number is decimal digits, with a point and an exponent if need be",
+                label=f"write `{found}`",
+                help="a number is decimal digits, with a point and an exponent if need be",
                 edit=(before.start, token.stop, found, f"write `{found}`"), safe=True,
             )  # fmt: skip
             fits = here.fits(here.position - 1, 2, sign)
@@ -171,7 +179,8 @@ def arrow(here: Here, findings: Findings):
     start, stop = here.tokens[first].start, here.tokens[last].stop
     written = here.text[start:stop]
     choices = {"=>": (">=", "="), "=<": ("<=",), "<>": ("!=",), "===": ("==",), "!==": ("!=",), "<-": ("=",),
-               "->": ("=", ":"), "+=": ("=",), "-=": ("=",), "*=": ("=",), "/=": ("=",), ":=": ("=",), "::": (":",),
+               "->": ("=", ":"), "+=": ("=",), "-=": ("=",), "*=": ("=",), "/=": ("=",), ":=": ("=",),
+               "::": (":",),
                "**=": ("=",), "++": ("+ 1",), "--": ("- 1",)}  # fmt: skip
     if written not in choices:
         return None

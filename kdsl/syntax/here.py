@@ -15,7 +15,8 @@ AHEAD = 6  # tokens that must fit after a repair, or all to the end of the line
 LONGEST = 200  # tokens of an item that a repair looks back over
 
 CONTAINERS = {
-    "operator": "operator x {", "target": "target x {", "instruction": "instruction x {", "tactic": "tactic x() {",
+    "operator": "operator x {", "target": "target x {", "instruction": "instruction x {",
+    "tactic": "tactic x() {",
     "rule": "rule x schedules x on x {", "kernel": "rule x schedules x on x { kernel x computes x {",
     "part": "operator x { part x {",
 }  # fmt: skip
@@ -32,7 +33,7 @@ class Repair:
 
 @frozen(slots=False)
 class Here:
-    """`position` is the token that does not fit; `item` the first token of the line or block that holds it."""
+    """`position` is the token that does not fit; `item` the first token of the item that holds it."""
 
     machine: Machine
     position: int

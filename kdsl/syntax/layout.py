@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lark import Token
 
-CONTINUES = frozenset({"LBRACE", "_NL", "COMMA", "COMPARE", "SIGN", "TIMES", "AND", "OR", "EQUAL", "THEN", "ELSE"})
+CONTINUES = frozenset(
+    {"LBRACE", "_NL", "COMMA", "COMPARE", "SIGN", "TIMES", "AND", "OR", "EQUAL", "THEN", "ELSE"}
+)
 OPENING = frozenset({"LPAR", "LSQB"})
 CLOSING = frozenset({"RPAR", "RSQB"})
 

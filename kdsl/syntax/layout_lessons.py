@@ -27,7 +27,10 @@ def open_bracket(here: Here, findings: Findings):
                 help=f"write `{partner}`", edit=(token.start, token.stop, partner, f"write `{partner}`"),
             )  # fmt: skip
             return Repair(here.position, 1, (right,))
-    if token.kinds[0] not in ("LBRACE", "RBRACE", LINE) and "\n" not in here.text[bracket.start : token.start]:
+    if (
+        token.kinds[0] not in ("LBRACE", "RBRACE", LINE)
+        and "\n" not in here.text[bracket.start : token.start]
+    ):
         return _closed_here(here, bracket, partner, findings)
     end = brackets[-1]
     while end < here.position and here.tokens[end].kinds[0] != LINE:
@@ -62,8 +65,10 @@ def closing_bracket(here: Here, findings: Findings):
     if token.kinds[0] not in ("RPAR", "RSQB") or here.machine.brackets:
         return None
     findings.report(
-        "E005", (token.start, token.stop), f"this `{token.text}` closes nothing", label="no partner before it",
-        help="remove it, or add its partner before", edit=(token.start, token.stop, "", f"remove `{token.text}`"),
+        "E005", (token.start, token.stop), f"this `{token.text}` closes nothing",
+        label="no partner before it",
+        help="remove it, or add its partner before", edit=(token.start, token.stop, "",
+        f"remove `{token.text}`"),
     )  # fmt: skip
     return Repair(here.position, 1) if here.fits(here.position, 1) else True
 
@@ -105,9 +110,10 @@ def dangling_operator(here: Here, findings: Findings):
         return None
     token = here.token
     findings.report(
-        "E020", (sign.start, sign.stop), f"nothing follows `{sign.text}` on its line", label="a value is missing",
+        "E020", (sign.start, sign.stop), f"nothing follows `{sign.text}` on its line",
+        label="a value is missing",
         labels=((token.start, token.stop, "so this was read as part of the line above"),),
-        help=f"a line that ends in `{sign.text}` goes on in the next; write what follows, or remove `{sign.text}`",
+        help=f"a line that ends in `{sign.text}` goes on in the next; write what follows, or remove it",
     )  # fmt: skip
     return Repair(index + 1, 0, (value,))
 
@@ -169,7 +175,8 @@ def two_items(here: Here, findings: Findings):
         return None
     findings.report(
         "E018", (token.start, token.stop), f"{found(here)} begins another item on the same line",
-        label="a new line is missing before this", help="put it on a line of its own, or write `;` between the two",
+        label="a new line is missing before this",
+        help="put it on a line of its own, or write `;` between the two",
         edit=(previous.stop, token.start, "; ", "separate the two with `;`"), safe=True,
     )  # fmt: skip
     return Repair(here.position, 0, (line,))
@@ -180,7 +187,22 @@ def missing_sign(here: Here, findings: Findings):
     if here.previous is None:
         return None
     previous, token = here.previous, here.token
-    for text in (":", "=", "in", "of", "on", "over", "by", "when", "computes", "schedules", "then", "else", "for", ")"):
+    for text in (
+        ":",
+        "=",
+        "in",
+        "of",
+        "on",
+        "over",
+        "by",
+        "when",
+        "computes",
+        "schedules",
+        "then",
+        "else",
+        "for",
+        ")",
+    ):
         sign = made(text, None, previous.stop, previous.stop)
         if text.isalpha() and len(here.expected & CONTINUING) >= 3 and text not in ("then", "else"):
             continue
@@ -189,7 +211,8 @@ def missing_sign(here: Here, findings: Findings):
         space = "" if text in ":)" else " "
         findings.report(
             "E022", (token.start, token.stop), f"`{text}` is missing before {found(here)}",
-            label=f"expected `{text}` before this", help=f"write `{text}` between `{previous.text}` and `{token.text}`",
+            label=f"expected `{text}` before this",
+            help=f"write `{text}` between `{previous.text}` and `{token.text}`",
             edit=(previous.stop, previous.stop, f"{space}{text}", f"add `{text}`"),
         )  # fmt: skip
         return Repair(here.position, 0, (sign,))
@@ -203,7 +226,9 @@ def early_end(here: Here, findings: Findings):
         return None
     expected = describe(here.expected)
     findings.report(
-        "E020", (previous.stop, previous.stop), f"the line ends too early: {expected} must follow `{previous.text}`",
-        label=f"expected {expected}", help="a line goes on after a comma, after an operator and inside ( ) and [ ]",
+        "E020", (previous.stop, previous.stop),
+        f"the line ends too early: {expected} must follow `{previous.text}`",
+        label=f"expected {expected}",
+        help="a line goes on after a comma, after an operator and inside ( ) and [ ]",
     )  # fmt: skip
     return True

@@ -8,18 +8,22 @@ from kdsl.syntax.findings import Findings
 from kdsl.syntax.tables import tables
 from kdsl.syntax.tokens import INVALID, UNCLOSED, Token, tokenize
 
-OPERATORS = {"&&": ("and", "AND"), "&": ("and", "AND"), "||": ("or", "OR"), "|": ("or", "OR"), "!": ("not", "NOT"),
+OPERATORS = {"&&": ("and", "AND"), "&": ("and", "AND"), "||": ("or", "OR"), "|": ("or", "OR"),
+             "!": ("not", "NOT"),
              "^": ("**", None)}  # fmt: skip
 LOOKALIKE = {
     "\u201c": '"', "\u201d": '"', "\u2018": '"', "\u2019": '"', "\u00d7": "*", "\u2212": "-", "\u2013": "-",
-    "\u2014": "-", "\u2264": "<=", "\u2265": ">=", "\u2260": "==", "\u00b7": "*", "\u2026": "..", "\uff0c": ",",
+    "\u2014": "-", "\u2264": "<=", "\u2265": ">=", "\u2260": "==", "\u00b7": "*", "\u2026": "..",
+    "\uff0c": ",",
     "\uff1a": ":", "\uff08": "(", "\uff09": ")", "\uff1b": ";", "\u03bc": "u", "\u00b5": "u",
 }  # fmt: skip
 LOOKALIKE["\u2260"] = "!="
 INVISIBLE = {
     "\0": "NUL", "\u00a0": "no-break space", "\u200b": "zero-width space", "\u200c": "zero-width non-joiner",
-    "\u200d": "zero-width joiner", "\u2060": "word joiner", "\ufeff": "byte order mark", "\u3000": "ideographic space",
-    "\u202f": "narrow no-break space", "\x0b": "vertical tab", "\x85": "next line", "\u2028": "line separator",
+    "\u200d": "zero-width joiner", "\u2060": "word joiner", "\ufeff": "byte order mark",
+    "\u3000": "ideographic space",
+    "\u202f": "narrow no-break space", "\x0b": "vertical tab", "\x85": "next line",
+    "\u2028": "line separator",
 }  # fmt: skip
 _QUOTED = re.compile(r"'[^'\n]*'")
 _PROSE = re.compile(r"[A-Za-z_]+[,.]?[ \t]+[A-Za-z_]|^[ \t]*$|^[ \t]*[=#/*-]{2}")
@@ -125,7 +129,8 @@ class _Cleaning:
         body = self.text[start + 1 : stop - 1]
         self.findings.report(
             "E014", (start, stop), "strings are written in double quotes", label="single quotes",
-            help=f'write `"{body}"`', edit=(start, stop, f'"{body}"', "use double quotes"), safe='"' not in body,
+            help=f'write `"{body}"`', edit=(start, stop, f'"{body}"', "use double quotes"),
+            safe='"' not in body,
         )  # fmt: skip
         self.kept.append(Token(("STRING",), f'"{body}"', start, stop))
         self._pass(stop)
@@ -142,13 +147,16 @@ class _Cleaning:
     def _lookalike(self, found: str, start: int, stop: int) -> None:
         right = LOOKALIKE[found]
         self.findings.report(
-            "E007", (start, stop), f"`{found}` (U+{ord(found):04X}) is not `{right}`", label=f"meant `{right}`?",
+            "E007", (start, stop), f"`{found}` (U+{ord(found):04X}) is not `{right}`",
+            label=f"meant `{right}`?",
             help=f"replace it by `{right}`; editors and web pages put such characters in",
             edit=(start, stop, right, f"write `{right}`"), safe=True,
         )  # fmt: skip
         if right == '"':
             end = self._line_end(stop)
-            close = next((i for i in range(stop, end) if LOOKALIKE.get(self.text[i], self.text[i]) == '"'), None)
+            close = next(
+                (i for i in range(stop, end) if LOOKALIKE.get(self.text[i], self.text[i]) == '"'), None
+            )
             end = end if close is None else close + 1
             self.kept.append(Token(("STRING",), '"' + self.text[stop : end - 1] + '"', start, end))
             self._pass(end)
@@ -180,7 +188,8 @@ class _Cleaning:
         else:
             what = f"U+{ord(first):04X}"
         self.findings.report(
-            "E007", (start, stop), f"{what} has no meaning here", label="not part of the language", help="remove it",
+            "E007", (start, stop), f"{what} has no meaning here", label="not part of the language",
+            help="remove it",
             edit=(start, stop, " " if first in INVISIBLE else "", "remove it"), safe=first in INVISIBLE,
         )  # fmt: skip
 
@@ -209,7 +218,8 @@ class _Cleaning:
     def _comment(self, start: int, stop: int, mark: str, help: str, edit=None) -> None:
         first = min(stop, self._line_end(start))
         self.findings.report(
-            "E015", (start, first), f"a comment begins with `#`, not `{mark.split()[0]}`", label="comment of another language",
+            "E015", (start, first), f"a comment begins with `#`, not `{mark.split()[0]}`",
+            label="comment of another language",
             help=help, edit=edit, safe=True,
         )  # fmt: skip
         self._pass(stop)

@@ -1,4 +1,4 @@
-"""Each kind of item as the cells of one line; cells of neighbouring lines of a kind stand below each other."""
+"""Each kind of item as the cells of one line; those of neighbours of a kind stand below each other."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _role(node: n.Role) -> list[str]:
     return [
         node.name.text,
         joined(
-            f": {count} {'warp' if count == '1' else 'warps'}", f"over {axes(node.over)}" if node.over else "",
+            f": {count} {'warp' if count == '1' else 'warps'}",
+            f"over {axes(node.over)}" if node.over else "",
             optional("registers", node.registers),
         ),
     ]  # fmt: skip
@@ -117,7 +118,10 @@ _CELLS = {
     n.Lacks: lambda x: [f"lacks {names(x.names)}"],
     n.Operand: _operand,
     n.Chosen: lambda x: [f"{x.name.text} = {expression(x.value)}"],
-    n.GridLine: lambda x: [x.axis.text, joined(f": {axes(x.axes)}", f"order {x.order.text}" if x.order else "")],
+    n.GridLine: lambda x: [
+        x.axis.text,
+        joined(f": {axes(x.axes)}", f"order {x.order.text}" if x.order else ""),
+    ],
     n.Role: _role,
     n.Placement: _placement,
     n.Computation: _computation,
@@ -130,7 +134,9 @@ _CELLS = {
 def _case(node: n.FormCase) -> str:
     requires = ""
     if node.requires is not None:
-        requires = joined("requires", predicate(node.requires.predicate), optional("else", node.requires.message))
+        requires = joined(
+            "requires", predicate(node.requires.predicate), optional("else", node.requires.message)
+        )
     return joined("when", node.name.text, requires)
 
 

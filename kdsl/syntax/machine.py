@@ -71,9 +71,9 @@ class Machine:
                 if self.item == position - 1:
                     self.item = position
                 continue
-            if kinds[0] == "RBRACE" and self.last not in ("LBRACE", LINE):
-                if not self.shift(Token((LINE,), "\n", token.start, token.start), position):
-                    return position
+            ends = kinds[0] == "RBRACE" and self.last not in ("LBRACE", LINE)
+            if ends and not self.shift(Token((LINE,), "\n", token.start, token.start), position):
+                return position
             row = actions[states[-1]]
             for kind in kinds:
                 if kind in row:
@@ -135,9 +135,8 @@ class Machine:
         elif kind == "LBRACE":
             self.frames.append(Frame(len(self.states), position, self.item))
             self.item = position + 1
-        elif kind == "RBRACE":
-            if self.frames:
-                self.item = self.frames.pop().item
+        elif kind == "RBRACE" and self.frames:
+            self.item = self.frames.pop().item
 
     def _push(self, state: int, value, start: int, stop: int, depth: int) -> None:
         self.states.append(state)
@@ -195,7 +194,7 @@ class Machine:
         return frozenset(kind for kind in row if step(list(self.states), (kind,)))
 
     def trial(self, tokens: list[Token], base: list[int] | None = None) -> int:
-        """How many of these tokens would fit next, or after the states of `base`, without building anything."""
+        """How many of these tokens would fit next, or after the states of `base`; nothing is built."""
         states, last, depth = list(self.states), self.last, len(self.brackets)
         if base is not None:
             states, last, depth = base, LINE, 0

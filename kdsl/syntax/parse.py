@@ -22,8 +22,8 @@ __all__ = ["Parsed", "SyntaxErrors", "assemble", "lark", "parse", "parse_file", 
 class Parsed:
     """A tree and what is wrong with the text.
 
-    A declaration with a mistake is in the tree without the items that hold mistakes, if anything is left of it;
-    `partial` holds the indices of those in `tree.declarations`. What is missing from them is no finding.
+    A declaration with a mistake is in the tree without the items that hold mistakes, if anything is left of
+    it; `partial` holds the indices of those in `tree.declarations`. What is missing from them is no finding.
     """
 
     tree: Tree
@@ -40,7 +40,9 @@ class SyntaxErrors(ValueError):
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]):
         first = diagnostics[0]
-        super().__init__(f"{first.span.path}:{first.span.line}:{first.span.column}: {first.code} {first.message}")
+        super().__init__(
+            f"{first.span.path}:{first.span.line}:{first.span.column}: {first.code} {first.message}"
+        )
         self.diagnostics = diagnostics
 
 
@@ -104,7 +106,7 @@ def _crowded(origin: Origin, piece: Piece) -> Diagnostic:
 
 
 def read_source(path: str | Path) -> SourceFile | Diagnostic:
-    """The text of a file, or what keeps it from being read. A byte order mark is dropped, line ends are kept."""
+    """The text of a file, or what keeps it from being read. Line ends are kept, a byte order mark is not."""
     path = Path(path)
     name = str(path)
     try:
@@ -128,7 +130,9 @@ def _decoded(name: str, data: bytes) -> SourceFile | Diagnostic:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"`{name}` is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}, line {line}"
+        message = (
+            f"`{name}` is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}, line {line}"
+        )
         return _unreadable("E033", name, message, "save it as UTF-8")
     if "\0" in text:
         at = text.index("\0")

@@ -1,7 +1,7 @@
 """Nodes within a line as text: expressions, claims, lists, attributes.
 
-An operand is put in parentheses where the grammar needs them, so that a tree made by a program prints right too; a
-tree that was parsed holds its parentheses as Group nodes and gets no others.
+An operand is put in parentheses where the grammar needs them, so that a tree made by a program prints right
+too; a tree that was parsed holds its parentheses as Group nodes and gets no others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _reach(node: n.Expr) -> int:
     if isinstance(node, n.Reduction):
         return min(PRODUCT, _reach(node.body))
     last = {
-        n.Binary: "right", n.Logical: "right", n.Not: "operand", n.Comparison: "right", n.Contains: "container",
+        n.Binary: "right", n.Logical: "right", n.Not: "operand", n.Comparison: "right",
+        n.Contains: "container",
         n.Signed: "operand", n.Percent: "of", n.Ratio: "of",
     }.get(type(node))  # fmt: skip
     return _reach(getattr(node, last)) if last else ATOM
@@ -59,8 +60,10 @@ def _ends_in_number(node: n.Expr) -> bool:
         if isinstance(node, n.Number):
             return True
         last = {
-            n.Binary: "right", n.Logical: "right", n.Not: "operand", n.Comparison: "right", n.Contains: "container",
-            n.Signed: "operand", n.Percent: "of", n.Ratio: "of", n.Reduction: "body", n.Conditional: "otherwise",
+            n.Binary: "right", n.Logical: "right", n.Not: "operand", n.Comparison: "right",
+            n.Contains: "container",
+            n.Signed: "operand", n.Percent: "of", n.Ratio: "of", n.Reduction: "body",
+            n.Conditional: "otherwise",
         }.get(type(node))  # fmt: skip
         if last is None:
             return False
@@ -84,12 +87,16 @@ def _binary(node: n.Binary) -> str:
     tightness = level(node)
     if node.operator == "**":
         return f"{_operand(node.left, POSTFIX)} ** {_operand(node.right, UNARY)}"
-    return f"{_operand(node.left, tightness, tightness)} {node.operator} {_operand(node.right, tightness + 1)}"
+    return (
+        f"{_operand(node.left, tightness, tightness)} {node.operator} {_operand(node.right, tightness + 1)}"
+    )
 
 
 def _logical(node: n.Logical) -> str:
     tightness = level(node)
-    return f"{_operand(node.left, tightness, tightness)} {node.operator} {_operand(node.right, tightness + 1)}"
+    return (
+        f"{_operand(node.left, tightness, tightness)} {node.operator} {_operand(node.right, tightness + 1)}"
+    )
 
 
 def _comparison(node: n.Comparison) -> str:
@@ -141,7 +148,7 @@ _EXPRESSIONS = {
 }
 
 
-# ---- parts of lines -----------------------------------------------------------------------------------------
+# ---- parts of lines ----------------------------------------------------------------------------------------
 
 
 def dtypes(items: tuple[n.Dtype, ...]) -> str:
@@ -185,7 +192,11 @@ def optional(word: str, node) -> str:
 
 
 def index(node: n.Index) -> str:
-    parts = [f"{names(node.names)} in {expression(node.extent)}", optional("up to", node.most), node.mode or ""]
+    parts = [
+        f"{names(node.names)} in {expression(node.extent)}",
+        optional("up to", node.most),
+        node.mode or "",
+    ]
     if node.slot is not None:
         parts.append(f"stored at {_unit_of(node.slot)} of {expression(node.slots)}")
     return joined(*parts)

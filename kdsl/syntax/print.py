@@ -2,7 +2,8 @@
 
 - Two spaces a level, one item a line, one empty line between declarations; an empty line between items stays.
 - A block that its author wrote on one line stays on one, if it fits and holds no comment.
-- In neighbouring lines of one kind the `:` of inputs, places, stages and their like, the `=` of definitions and
+- In neighbouring lines of one kind the `:` of inputs, places, stages and their like, the `=` of definitions
+and
   views, and what follows (`default`, `when`, `where`, `else`) stand below each other, a very long line aside.
 - Comments and doc strings stay; comments at the ends of neighbouring lines stand below each other.
 - A line longer than WIDTH goes on after a comma outside of brackets.
@@ -94,7 +95,7 @@ class _Printer:
                 break
             text = comment.text.rstrip()
             same_line = self.lines and "\n" not in self.text[self.seen : start] and self.seen
-            if same_line and not self.lines[-1].comment and not self.lines[-1].kind == "#":
+            if same_line and not self.lines[-1].comment and self.lines[-1].kind != "#":
                 self.lines[-1].comment = text
             else:
                 self.blank(start, force=apart and first)
@@ -205,7 +206,7 @@ class _Printer:
         return f"{header(node)} {{ {inner} }}" if inner else f"{header(node)} {{ }}"
 
 
-# ---- lines to text ------------------------------------------------------------------------------------------
+# ---- lines to text -----------------------------------------------------------------------------------------
 
 
 def render(lines: list[_Line]) -> str:
@@ -237,14 +238,23 @@ def _aligned(lines: list[_Line]) -> list[tuple[_Line, str]]:
 
 
 def _together(one: _Line, two: _Line) -> bool:
-    return bool(one.cells) and one.kind is two.kind and one.depth == two.depth and one.kind not in ("#", "{", "}")
+    return (
+        bool(one.cells)
+        and one.kind is two.kind
+        and one.depth == two.depth
+        and one.kind not in ("#", "{", "}")
+    )
 
 
 def _columns(rows: list[list[str]]) -> list[str]:
     """Rows with their cells below each other."""
     texts = [row[0] if row else "" for row in rows]
     for column in range(1, max(map(len, rows), default=0)):
-        taking = [len(text) for text, row in zip(texts, rows, strict=True) if len(row) > column and len(text) <= LONG]
+        taking = [
+            len(text)
+            for text, row in zip(texts, rows, strict=True)
+            if len(row) > column and len(text) <= LONG
+        ]
         width = max(taking, default=0)
         for number, row in enumerate(rows):
             if len(row) > column:
@@ -257,7 +267,9 @@ def _margins(texts: list[tuple[_Line, str]]) -> list[int]:
     margins, start = [0] * len(texts), 0
     while start < len(texts):
         stop = start
-        while stop < len(texts) and texts[stop][0].comment and _level(texts[start][0]) == _level(texts[stop][0]):
+        while (
+            stop < len(texts) and texts[stop][0].comment and _level(texts[start][0]) == _level(texts[stop][0])
+        ):
             stop += 1
         width = max((len(text) for _, text in texts[start:stop]), default=0)
         margins[start:stop] = [width] * (stop - start)

@@ -1,7 +1,7 @@
 """One declaration's tokens to its node, going on after each mistake.
 
-A mistake is repaired where one token more, less or other lets the line go on; else the item that holds it is dropped
-and the parse goes on at the next. Either way the rest of the declaration is still read.
+A mistake is repaired where one token more, less or other lets the line go on; else the item that holds it is
+dropped and the parse goes on at the next. Either way the rest of the declaration is still read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADERS = {
 
 @define(eq=False)
 class Declared:
-    """What became of one piece of text. `nodes` is one declaration, or none; `whole` if nothing in it was dropped."""
+    """What became of one piece of text: one declaration, or none; `whole` if there was no mistake in it."""
 
     origin: Origin
     text: str
@@ -139,7 +139,12 @@ class _Reading:
                 brackets += 1
             elif kind in CLOSING:
                 brackets = max(0, brackets - 1)
-            elif kind == LINE and depth == 0 and not brackets and tokens[position - 1].kinds[0] not in CONTINUES:
+            elif (
+                kind == LINE
+                and depth == 0
+                and not brackets
+                and tokens[position - 1].kinds[0] not in CONTINUES
+            ):
                 machine.item = position + 1
                 return position + 1
             position += 1

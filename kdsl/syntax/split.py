@@ -1,7 +1,8 @@
 """A text into its top-level declarations, without parsing them.
 
-In a text whose braces balance, a declaration ends at the brace that closes it. In one whose braces do not, it ends
-where a line begins, without indentation, with the keyword of the next: one missing brace then spoils one declaration.
+In a text whose braces balance, a declaration ends at the brace that closes it. In one whose braces do not, it
+ends where a line begins, without indentation, with the keyword of the next: one missing brace then spoils one
+declaration.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _by_braces(text: str, begin: int) -> tuple[int, bool]:
 
 
 def _by_lines(text: str, begin: int) -> tuple[int, bool]:
-    """Where the next line that begins a declaration starts, quotes and comments respected where they pair up."""
+    """Where the next line that begins a declaration starts, doc strings that pair up respected."""
     word = _WORD.match(text, begin)
     if word is not None and word.group() in LINES:
         return _by_braces(text, begin)

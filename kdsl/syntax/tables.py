@@ -1,7 +1,7 @@
 """The LALR(1) tables of `grammar/kds.lark` as plain data.
 
-Lark reads the grammar and computes the automaton (a quarter of a second); the result is kept as JSON in the user's
-cache folder under the digest of the grammar, so that most processes never import Lark.
+Lark reads the grammar and computes the automaton (a quarter of a second); the result is kept as JSON in the
+user's cache folder under the digest of the grammar, so that most processes never import Lark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ END = "$END"
 class Reduction:
     """One production: how many symbols it takes, what builds its value, and which symbols the value keeps.
 
-    `keep` holds (index, spliced, absent before it); `method` is None for a rule whose children go to its parent.
+    `keep` holds (index, spliced, absent before it); `method` is None for a rule whose children go to its
+    parent.
     """
 
     left: str
@@ -37,7 +38,7 @@ class Reduction:
 
 @frozen(eq=False)
 class Tables:
-    """`actions[state][terminal]`: a state to shift to, or `-1 - production`. `gotos[state][rule]`: a state."""
+    """`actions[state][terminal]` is a state to shift to or `-1 - production`; `gotos[state][rule]` one."""
 
     actions: tuple[dict[str, int], ...]
     gotos: tuple[dict[str, int], ...]
@@ -80,7 +81,13 @@ def _decode(data: dict) -> Tables:
     literals = {text: tuple(names) for text, names in data["literals"].items()}
     patterns = tuple((name, pattern) for name, pattern in data["patterns"])
     return Tables(
-        tuple(data["actions"]), tuple(data["gotos"]), productions, data["start"], data["end"], patterns, literals
+        tuple(data["actions"]),
+        tuple(data["gotos"]),
+        productions,
+        data["start"],
+        data["end"],
+        patterns,
+        literals,
     )
 
 
@@ -100,7 +107,7 @@ def _encode(grammar: str) -> dict:
     from lark import Lark
     from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
-    # Lark hides its table behind the parser object; the analysis is run again on the same rules through its class.
+    # Lark hides its table behind the parser object; its class computes it again from the same rules.
     parser = Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
     analysis = LALR_Analyzer(parser.parser.parser_conf)
     analysis.compute_lalr()
@@ -149,7 +156,7 @@ def _production(rule) -> list:
 
 
 def _lexical(parser) -> tuple[list, dict]:
-    """Terminals in two kinds: patterns, tried in order, and literal texts with the terminals that they may be."""
+    """Terminals in two kinds: patterns, tried in order, and literal texts with what they may be."""
     patterns, literals = [], {}
     terminals = sorted(parser.terminals, key=lambda t: (-t.priority, t.pattern.type != "str"))
     for terminal in terminals:

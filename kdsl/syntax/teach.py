@@ -1,7 +1,7 @@
 """Syntax errors that say what was found, what was expected, and what to write.
 
-Each lesson looks at the place of an error and either reports what it knows, with the repair that lets the parse go
-on, or passes. The first that knows wins; the last one knows only what the automaton expects.
+Each lesson looks at the place of an error and either reports what it knows, with the repair that lets the
+parse go on, or passes. The first that knows wins; the last one knows only what the automaton expects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text to tokens, by one regular expression made of the grammar's terminals.
 
-A keyword is a keyword only where the parser accepts it, so a token carries every terminal that its text may be; the
-automaton takes the first that its state knows.
+A keyword is a keyword only where the parser accepts it, so a token carries every terminal that its text may
+be; the automaton takes the first that its state knows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _kinds() -> dict[str, _Kinds]:
 
 
 def tokenize(text: str) -> tuple[list[Token], list[tuple[int, int]]]:
-    """The tokens of a text, and where its comments are. Every character that is no space is in one of them."""
+    """The tokens of a text, and where its comments are; every character but spaces is in one."""
     kinds, tokens, comments = _kinds(), [], []
     append, make = tokens.append, Token._make
     for match in _scanner().finditer(text):

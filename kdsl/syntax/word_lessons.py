@@ -122,7 +122,8 @@ def doc_place(here: Here, findings: Findings):
         return None
     findings.report(
         "E009", (token.start, token.stop), f"a doc string cannot stand in {here.block or 'this place'}",
-        label="wrong place", help="it stands on a line of its own at the start of a declaration, part or kernel; "
+        label="wrong place",
+        help="it stands on a line of its own at the start of a declaration, part or kernel; "
         "elsewhere write `#`",
     )  # fmt: skip
     return True

@@ -6,16 +6,20 @@ from kdsl.syntax.here import Here
 from kdsl.syntax.tables import tables
 
 NAMES = {
-    "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "DOC": "a doc string", "_NL": "the end of the line",
+    "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "DOC": "a doc string",
+    "_NL": "the end of the line",
     "MEMORY": "a memory (`registers`, `shared`, `workspace`, `tensor_memory`, `stack`, `global`)",
     "INDEX_MODE": "`parallel` or `sequential`", "COMPARE": "a comparison", "SIGN": "`+` or `-`",
     "TIMES": "`*`, `/` or `%`", "UNIT": "a unit", "$END": "the end of the file",
 }  # fmt: skip
-EXPRESSION = frozenset({"NAME", "NUMBER", "LPAR", "SIGN", "IF", "BASELINE", "REDUCER", "PERCENT", "NOT", "LSQB"})
+EXPRESSION = frozenset(
+    {"NAME", "NUMBER", "LPAR", "SIGN", "IF", "BASELINE", "REDUCER", "PERCENT", "NOT", "LSQB"}
+)
 CONTINUING = frozenset({"SIGN", "TIMES", "__ANON_1", "AT", "COMPARE", "AND", "OR", "IS", "IN", "UNIT"})
 MEANT = {
     "reg": "registers", "regs": "registers", "register": "registers", "rf": "registers", "smem": "shared",
-    "sharedmem": "shared", "shared_memory": "shared", "tmem": "tensor_memory", "gmem": "global", "dram": "global",
+    "sharedmem": "shared", "shared_memory": "shared", "tmem": "tensor_memory", "gmem": "global",
+    "dram": "global",
     "hbm": "global", "device": "global", "scratch": "workspace", "local": "stack", "par": "parallel",
     "seq": "sequential", "serial": "sequential", "import": "use", "include": "use", "inherits": "extends",
     "assert": "require", "requirements": "require", "where": "when", "unless": "when", "elif": "else",
@@ -35,7 +39,7 @@ def describe(kinds: frozenset[str]) -> str:
     """`a name, a number or `(``: what may come next, short enough to read."""
     kinds = set(kinds)
     parts = []
-    if EXPRESSION <= kinds | {"LSQB", "NOT", "IF", "REDUCER", "PERCENT", "BASELINE"} and "NUMBER" in kinds:
+    if kinds | {"LSQB", "NOT", "IF", "REDUCER", "PERCENT", "BASELINE"} >= EXPRESSION and "NUMBER" in kinds:
         parts.append("an expression")
         kinds -= EXPRESSION | {"STRING"}
     if len(kinds & CONTINUING) >= 3:

@@ -1,7 +1,7 @@
 """Diagnostics as SARIF 2.1.0, the form that code hosts and editors read.
 
-OASIS, Static Analysis Results Interchange Format 2.1.0: regions count lines and columns from 1, `endColumn` is the
-column after the last character, and columns are told to be Unicode code points.
+OASIS, Static Analysis Results Interchange Format 2.1.0: regions count lines and columns from 1, `endColumn`
+is the column after the last character, and columns are told to be Unicode code points.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def document(diagnostics: Iterable[Diagnostic]) -> dict:
     rules = sorted({diagnostic.code for diagnostic in found})
     index = {code: number for number, code in enumerate(rules)}
     run = {
-        "tool": {"driver": {"name": "kdsl", "version": __version__, "rules": [_rule(code) for code in rules]}},
+        "tool": {
+            "driver": {"name": "kdsl", "version": __version__, "rules": [_rule(code) for code in rules]}
+        },
         "columnKind": "unicodeCodePoints",
         "results": [_result(diagnostic, index) for diagnostic in found],
     }

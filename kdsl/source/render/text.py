@@ -1,12 +1,12 @@
 """Diagnostics as text: what, where with the source, and what to do.
 
-    error[E302] shared-over-budget: kernel `fused` needs 273152 bytes
-      --> rules/fused.kds:12:5
-       |
-    12 |     place {
-       |     ^^^^^ 15 buffers
-       = observed: 273152 bytes
-       = help: `ring 2` on u0
+error[E302] shared-over-budget: kernel `fused` needs 273152 bytes
+  --> rules/fused.kds:12:5
+   |
+12 |     place {
+   |     ^^^^^ 15 buffers
+   = observed: 273152 bytes
+   = help: `ring 2` on u0
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _paint(text: str, style: str) -> str:
 
 @frozen
 class _Mark:
-    """Columns [first, last) of one line, underlined; `text` stands after it on the line where its span ends."""
+    """Columns [first, last) of one line, underlined; `text` stands after it where its span ends."""
 
     line: int
     first: int
@@ -106,7 +106,14 @@ def _statement(word: str, text: str, width: int, paint) -> str:
     head = " " * width + " = "
     indent = "\n" + " " * (len(head) + len(word) + 2)
     body = indent.join(_safe(line) for line in text.split("\n"))
-    return " " * width + " " + paint("=", BLUE) + " " + paint(word + ":", GREEN if word == "help" else BOLD) + f" {body}"
+    return (
+        " " * width
+        + " "
+        + paint("=", BLUE)
+        + " "
+        + paint(word + ":", GREEN if word == "help" else BOLD)
+        + f" {body}"
+    )
 
 
 def _gutter(diagnostic: Diagnostic) -> int:
@@ -119,7 +126,7 @@ def _last_line(span: Span) -> int:
     return span.source.location(last)[0]
 
 
-# ---- excerpts -----------------------------------------------------------------------------------------------
+# ---- excerpts ----------------------------------------------------------------------------------------------
 
 
 def _excerpts(diagnostic: Diagnostic, width: int, paint) -> list[str]:
@@ -187,7 +194,7 @@ def _marks(source: SourceFile, span: Span, text: str, primary: bool) -> list[_Ma
 
 
 class _Shown:
-    """One line as a terminal shows it: tabs opened, wide characters counted, cut around its marks if it is long."""
+    """One line as a terminal shows it: tabs opened, wide characters counted, cut if it is long."""
 
     def __init__(self, line: str, marks: list[_Mark]):
         cells, column = [], 0
@@ -226,7 +233,7 @@ class _Shown:
         return min(max(column - self.shift, 0), max(self.limit, column - self.shift if index >= last else 0))
 
     def underlines(self, paint, style: str) -> list[str]:
-        """The marks, one row for those that do not overlap, then the texts that found no room on it, last first."""
+        """The marks, one row for those that do not overlap, then the texts without room on it."""
         row: list[tuple[int, int, _Mark]] = []
         rows: list[str] = []
         for mark in self.marks:

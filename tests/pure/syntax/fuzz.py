@@ -19,9 +19,11 @@ from kdsl.syntax.split import split
 from kdsl.syntax.tables import tables
 
 SLOW = 2.0  # seconds that no text of this size may take
-ODD = ("{", "}", "(", ")", "[", "]", '"', '"""', "'", "#", "\n", "\r\n", ";", ",", ":", "=", "==", "//", "/*", "*/",
-       "&&", "\t", "\0", "\ufeff", "\u00a0", "\u201c", "\u2264", "é", "日本", "\U0001f600", "%", "95% of", "sum over",
-       "->", "...", "1_000", "164 KB", "\\", "\x0b", "\u2028", "def", "if", "then", "else", "not", "in", "of")  # fmt: skip
+ODD = (
+    "{", "}", "(", ")", "[", "]", '"', '"""', "'", "#", "\n", "\r\n", ";", ",", ":", "=", "==", "//", "/*", "*/",
+    "&&", "\t", "\0", "\ufeff", "\u00a0", "\u201c", "\u2264", "é", "日本", "\U0001f600", "%", "95% of", "sum over",
+    "->", "...", "1_000", "164 KB", "\\", "\x0b", "\u2028", "def", "if", "then", "else", "not", "in", "of",
+)  # fmt: skip
 
 
 def shipped() -> list[str]:
@@ -44,7 +46,9 @@ class Mutations:
         if kind < 0.08:
             return self.noise()
         if kind < 0.16:
-            return "".join(self.chance.choice((" ", "\n", "")) + self.word() for _ in range(self.chance.randint(0, 60)))
+            return "".join(
+                self.chance.choice((" ", "\n", "")) + self.word() for _ in range(self.chance.randint(0, 60))
+            )
         text = self.part()
         for _ in range(self.chance.choice((0, 1, 1, 1, 2, 3, 8))):
             text = self.mutate(text)
@@ -55,7 +59,10 @@ class Mutations:
 
     def noise(self) -> str:
         size = self.chance.randint(0, 200)
-        return "".join(chr(self.chance.choice((self.chance.randint(0, 127), self.chance.randint(0, 0x2FFF)))) for _ in range(size))
+        return "".join(
+            chr(self.chance.choice((self.chance.randint(0, 127), self.chance.randint(0, 0x2FFF))))
+            for _ in range(size)
+        )
 
     def part(self) -> str:
         """One to three declarations; of a long one only some lines."""
@@ -92,7 +99,11 @@ def examine(text: str, document: Document | None = None) -> Parsed:
     source = SourceFile("fuzz.kds", text)
     parsed = parse_source(source)
     for diagnostic in parsed.diagnostics:
-        spans = [diagnostic.span, *(label.span for label in diagnostic.labels), *(edit.span for edit in diagnostic.edits)]
+        spans = [
+            diagnostic.span,
+            *(label.span for label in diagnostic.labels),
+            *(edit.span for edit in diagnostic.edits),
+        ]
         assert all(0 <= span.first <= span.last <= len(text) for span in spans), diagnostic
         assert diagnostic.message and diagnostic.code.startswith("E0")
     for form in FORMATS:
@@ -106,7 +117,9 @@ def examine(text: str, document: Document | None = None) -> Parsed:
         update = document.update(text)
         assert update.tree == parsed.tree
         assert [d.order for d in update.diagnostics] == [d.order for d in parsed.diagnostics]
-    assert time.perf_counter() - began < SLOW, f"{time.perf_counter() - began:.1f} s for {len(text)} characters"
+    assert time.perf_counter() - began < SLOW, (
+        f"{time.perf_counter() - began:.1f} s for {len(text)} characters"
+    )
     return parsed
 
 

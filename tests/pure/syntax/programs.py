@@ -11,8 +11,10 @@ from kdsl.syntax import nodes as n
 from kdsl.syntax.tokens import tokenize
 
 NOWHERE = Span(Origin(SourceFile("", "")), 0, 0)
-WORDS = ("q", "k", "v_tile", "state", "state_next", "HV", "C", "i", "d", "e", "cp.async", "mma.m16n8k16", "x2", "_y",
-         "shared_bytes", "Register", "bf16", "k_decayed", "kda.chunk_forward", "vx")  # fmt: skip
+WORDS = (
+    "q", "k", "v_tile", "state", "state_next", "HV", "C", "i", "d", "e", "cp.async", "mma.m16n8k16", "x2",
+    "_y", "shared_bytes", "Register", "bf16", "k_decayed", "kda.chunk_forward", "vx",
+)  # fmt: skip
 UNITS = ("KiB", "MiB", "bytes", "us", "ms", "GHz", "TBps", "TFLOPs")
 NUMBERS = ("0", "1", "16", "128", "1e-6", "0.25", "2.5e3", "65536")
 TEXTS = ("", "pad K to 16", "a # b { } ; 'c'", "exp(-x)")
@@ -79,7 +81,8 @@ class Programs:
             lambda: n.Logical(NOWHERE, choice(("and", "or")), sub(), sub()),
             lambda: n.Not(NOWHERE, sub()),
             lambda: n.Conditional(NOWHERE, sub(), sub(), sub()),
-            lambda: n.Reduction(NOWHERE, choice(("sum", "maximum")), self.some(lambda: self.binder(depth)), sub()),
+            lambda: n.Reduction(NOWHERE, choice(("sum", "maximum")), self.some(lambda: self.binder(depth)),
+            sub()),
             lambda: n.Percent(NOWHERE, choice(("95", "2.5")), sub()),
             lambda: n.Ratio(NOWHERE, choice(("0.25", "4")), sub()),
             lambda: n.AtLevel(NOWHERE, sub(), self.id()),

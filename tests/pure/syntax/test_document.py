@@ -18,7 +18,11 @@ def same(document: Document, text: str) -> None:
     assert kept.tree == fresh.tree and kept.tree.source.text == text
     assert [d.order for d in kept.diagnostics] == [d.order for d in fresh.diagnostics]
     for one, two in zip(kept.tree.declarations, fresh.tree.declarations, strict=True):
-        assert (one.span.first, one.span.last, one.span.text) == (two.span.first, two.span.last, two.span.text)
+        assert (one.span.first, one.span.last, one.span.text) == (
+            two.span.first,
+            two.span.last,
+            two.span.text,
+        )
     assert [c.span.first for c in kept.tree.comments] == [c.span.first for c in fresh.tree.comments]
 
 
@@ -30,7 +34,10 @@ def test_an_edit_reads_one_declaration():
     edited = "# a line more\n\n" + text.replace("sms = 132", "sms = 133", 1)
     document.update(edited)
     assert document.reread == 1
-    assert sum(one is two for one, two in zip(before, document.parsed.tree.declarations, strict=True)) == len(before) - 1
+    assert (
+        sum(one is two for one, two in zip(before, document.parsed.tree.declarations, strict=True))
+        == len(before) - 1
+    )
     same(document, edited)
 
 

@@ -1,4 +1,4 @@
-"""Any text gives a tree or diagnostics; every independent error is found and none that follows from another."""
+"""Any text gives a tree or diagnostics; every independent error is found, none that follows from another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tree(text: str) -> n.Tree:
     return parse_source(SourceFile("t.kds", text)).tree
 
 
-# ---- texts of every kind (S09) ------------------------------------------------------------------------------
+# ---- texts of every kind (S09) -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment", "\ufeff", ";;\n;", " \t\r\n", "\f"])
@@ -73,11 +73,13 @@ def test_layout_does_not_matter(change):
 
 
 LARGE = {
-    "open braces": "{" * 10**6, "closing braces": "}" * 200_000, "parentheses": "target a { x = " + "(" * 200_000,
+    "open braces": "{" * 10**6, "closing braces": "}" * 200_000,
+    "parentheses": "target a { x = " + "(" * 200_000,
     "signs": "target a { x = " + "-" * 200_000, "sum": "target a { x = " + "a+" * 100_000 + "a }",
     "list": "target a { has " + "a, " * 60_000 + "a }", "quotes": '"' * 10**6, "doc quotes": '"""' * 300_000,
     "dollars": "$" * 200_000, "declarations": "target a {\n" * 90_000, "NUL": "\0" * 200_000,
-    "lines": "a\n" * 100_000, "stray braces": "} a\n" * 50_000, "commas": "target a { has " + "a b, " * 40_000,
+    "lines": "a\n" * 100_000, "stray braces": "} a\n" * 50_000,
+    "commas": "target a { has " + "a b, " * 40_000,
 }  # fmt: skip
 
 
@@ -92,10 +94,10 @@ def test_depth_is_bounded():
     for body in ("(" * 200 + "1" + ")" * 200, "+".join("a" * 200), "-" * 200 + "1", "a ** " * 200 + "1"):
         assert errors(f"target a {{\n  x = {body}\n  y 3\n}}\n") == [("E019", 2), ("E022", 3)]
     assert errors("a {" * 40 + "}" * 40) == [("E019", 1)]
-    assert DEEPEST < sys.getrecursionlimit() / 5
+    assert sys.getrecursionlimit() / 5 > DEEPEST
 
 
-# ---- recovery -----------------------------------------------------------------------------------------------
+# ---- recovery ----------------------------------------------------------------------------------------------
 
 
 def test_errors_in_one_declaration_hide_none_in_others():
@@ -105,7 +107,11 @@ def test_errors_in_one_declaration_hide_none_in_others():
 
 
 def test_several_errors_in_one_declaration():
-    text = RULE.replace("K == 128", "K = 128").replace("qn, kn ", "qn kn ").replace("spills == 0", "spills == ) 0")
+    text = (
+        RULE.replace("K == 128", "K = 128")
+        .replace("qn, kn ", "qn kn ")
+        .replace("spills == 0", "spills == ) 0")
+    )
     text = text.replace("grid {", "gird {").replace("vector e by 8", "vector e by")
     assert errors(text) == [("E011", 3), ("E008", 7), ("E021", 10), ("E020", 13), ("E005", 17)]
 
@@ -126,7 +132,9 @@ def test_a_missing_brace_costs_one_declaration():
             assert [code for code, _ in found] == ["E002"], (number, found)
             assert len(tree(text).declarations) == 2
         if line.rstrip().endswith("{"):
-            text = "".join([*lines[:number], line.rstrip()[:-1].rstrip() + "\n", *lines[number + 1 :]]) + TARGET
+            text = (
+                "".join([*lines[:number], line.rstrip()[:-1].rstrip() + "\n", *lines[number + 1 :]]) + TARGET
+            )
             assert errors(text) == [("E004", number + 1)], number
         if line.strip() == "}" and number < len(lines) - 1:
             text = "".join([*lines[:number], line, *lines[number:]]) + TARGET
@@ -144,7 +152,7 @@ def test_a_thousand_errors_are_enough():
     assert len(parsed.diagnostics) == 1000 and "first 1000" in parsed.diagnostics[-1].notes[0]
 
 
-# ---- reading ------------------------------------------------------------------------------------------------
+# ---- reading -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,7 +195,7 @@ def test_spans_are_places_in_the_text():
     assert target.items[0].value.span.text == "108" and target.items[0].span.line == 3
 
 
-# ---- speed --------------------------------------------------------------------------------------------------
+# ---- speed -------------------------------------------------------------------------------------------------
 
 
 def test_ten_thousand_lines():
