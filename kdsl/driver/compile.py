@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
-import platform
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from kdsl import __version__
-from kdsl.bundle import manifest as m
 from kdsl.bundle.cache import Cache
-from kdsl.bundle.codec import decode
 from kdsl.bundle.write import write_bundle
-from kdsl.check.library import Library, load
-from kdsl.check.model import RulePoint, Specialization
+from kdsl.check.library import Library
+from kdsl.check.model import Specialization
 from kdsl.check.rules import rule_at
+from kdsl.contract.verdict import Verdict
 from kdsl.data import data_root
+from kdsl.driver.versions import compiler_lines, versions
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 
 RULES_VARIABLE = "KDSL_RULES"
+log = logging.getLogger("kdsl.driver")
 
 
 @frozen
@@ -40,52 +40,58 @@ class NoRule(Exception):
 
 
 @frozen
+class RulesWrong(Exception):
+    """The rules in scope do not check."""
+
+    findings: str
+
+    def __str__(self) -> str:
+        return f"the rules in scope have errors; `kdsl check` says more:\n{self.findings}"
+
+
+@frozen
 class ContractFailed(Exception):
     """A clause of `ensure` does not hold for the code that was made, so no bundle is written."""
 
     rule: str
-    verdicts: tuple[m.Verdict, ...]
+    verdicts: tuple[Verdict, ...]
 
     def __str__(self) -> str:
-        lines = [f"{v.clause}: {v.verdict} ({v.evidence}); found {v.found}, needed {v.needed}" for v in self.verdicts]
-        return "\n  ".join([f"rule `{self.rule}`: its contract does not hold, no bundle was written", *lines])
+        lines = [f"rule `{self.rule}`: its contract does not hold, so no bundle is written"]
+        for v in self.verdicts:
+            where = f"{v.span.path}:{v.span.line}"
+            lines.append(f"{where}: `{v.clause}`: {v.status.value} ({v.evidence.value}); found {v.found or 'nothing'}"
+                         f", needed {v.needed or v.clause}{f'; {v.note}' if v.note else ''}")  # fmt: skip
+        return "\n  ".join(lines)
 
 
 @lru_cache(maxsize=1)
 def shipped_library() -> Library:
-    """The standard library, the shipped rules, and the files and folders of KDSL_RULES."""
-    places = [data_root() / "rules", *map(Path, filter(None, os.environ.get(RULES_VARIABLE, "").split(os.pathsep)))]
-    return load(file for place in places for file in rule_files(place))
+    """The standard library, the shipped rules, and the files and folders of KDSL_RULES. Raises RulesWrong."""
+    from kdsl.check import check_paths
+    from kdsl.source.render.text import render_text
 
-
-def rule_files(place: Path) -> list[Path]:
-    return sorted(place.rglob("*.kds")) if place.is_dir() else [place]
+    more = filter(None, os.environ.get(RULES_VARIABLE, "").split(os.pathsep))
+    result = check_paths([data_root() / "rules", *map(Path, more)])
+    if not result.ok:
+        raise RulesWrong(render_text(result.diagnostics))
+    return result.library
 
 
 def plan_of(
     library: Library, rule: str, target: str, choices: Mapping[str, object], specialization: Specialization
 ) -> Plan:
-    """Raises PlanRefused."""
+    """The plan of a rule on a target. Raises PlanRefused."""
     found = library.rules[rule]
     point = rule_at(found, library.targets[target], {**found.defaults, **choices}, library.tactics)
     return derive(point, library.operators[found.operator], specialization)
 
 
-def versions() -> dict[str, str]:
-    return {
-        "kdsl": __version__, "python": platform.python_version(), "tvm": version("apache-tvm"),
-        "tvm_ffi": version("apache-tvm-ffi"),
-    }  # fmt: skip
-
-
 def content_key(plan: Plan) -> str:
-    """Everything that makes the bundle: texts, choices, specialization, versions, flags."""
-    from kdsl.lower.toolchain import cc
-
-    compiler = cc.find()
+    """The sha256 of everything that makes the bundle: texts, choices, specialization, versions, flags, the compiler."""
     point, special = plan.point, plan.specialization
     parts = {
-        "versions": versions(), "compiler": [compiler.name, compiler.version, *compiler.flags],
+        "versions": versions(), "compiler": compiler_lines(plan.target.family),
         "rule": plan.rule.declaration.span.text, "operator": plan.operator.declaration.span.text,
         "target": [point.target.name, sorted(map(str, point.target.fields.items()))],
         "kernels": repr(point.kernels), "choices": sorted(map(str, point.choices.items())),
@@ -97,10 +103,71 @@ def content_key(plan: Plan) -> str:
 
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """The compiler itself: a change of plan/ or lower/ makes other bundles."""
-    package = Path(__file__).resolve().parent
+    """The compiler itself: a change of it makes other bundles."""
+    package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
-    for folder in ("check", "plan", "lower"):
+    for folder in ("check", "plan", "lower", "driver"):
         for file in sorted((package / folder).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def build(plans: Sequence[Plan], path: Path, replace: bool = False) -> Path:
+    """One bundle with a variant for each plan. Raises ContractFailed, StepRefused, ToolMissing, BundleExists."""
+    from kdsl.driver.contract import broken, record, verdicts
+    from kdsl.driver.package import manifest_of, variant_files
+    from kdsl.lower.lowering import Lowering
+
+    variants, files = [], {}
+    for plan in plans:
+        lowering = Lowering(plan)
+        variant, own = variant_files(lowering, content_key(plan))
+        with tempfile.TemporaryDirectory(prefix="kdsl-") as folder:
+            trial = write_bundle(Path(folder) / "trial.kdsb", manifest_of((plan,), (variant,)), own)
+            found = verdicts(lowering, trial)
+        failed = broken(found)
+        if failed:
+            raise ContractFailed(plan.rule.name, failed)
+        variants.append(evolve(variant, verdicts=tuple(record(v) for v in found)))
+        files.update(own)
+    return write_bundle(path, manifest_of(tuple(plans), tuple(variants)), files, replace=replace)
+
+
+def bundle_for(request) -> Path:
+    """A bundle for a call (`kdsl.runtime.request.CallRequest`), from the cache or made now.
+
+    Raises NoRule with every rule's refusal, RulesWrong, and whatever `build` raises.
+    """
+    from kdsl.contract.select import select
+
+    library = shipped_library()
+    if request.target not in library.targets:
+        raise NoRule(str(request), (f"no target is called {request.target}",))
+    selection = select(
+        library, request.target, request.operator, request.sizes, request.dtypes, request.options, request.given
+    )
+    for refusal in selection.refusals:
+        log.info("rule `%s` refuses: %s", refusal.rule, refusal)
+    chosen = selection.chosen
+    if chosen is None:
+        raise NoRule(str(request), tuple(_refusal_lines(selection)))
+    operator = library.operators[request.operator]
+    special = specialization_of(operator, selection.call, request)
+    plan = derive(chosen.point, operator, special)
+    log.info("rule `%s` takes the call", chosen.rule.name)
+    return Cache().put(content_key(plan), lambda path: build([plan], path))
+
+
+def specialization_of(operator, call, request) -> Specialization:
+    """What the call fixes: dtypes of its tensors, its options, the sizes that shape tensors."""
+    dtypes = {**call.dtypes, **request.dtypes}
+    options = {name: call.options[name] for name, o in operator.options.items() if o.kind != "scalar" and name in call.options}
+    options = {name: value for name, value in options.items() if name in request.options}
+    return Specialization(dtypes, options, {name: request.sizes[name] for name in operator.static_sizes})
+
+
+def _refusal_lines(selection) -> Iterable[str]:
+    if len(selection.claims) > 1:
+        yield f"several rules claim it: {', '.join(claim.rule.name for claim in selection.claims)}"
+    for refusal in selection.refusals:
+        yield f"rule `{refusal.rule}`: {refusal}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kdsl.bundle import manifest as m
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES
+from kdsl.driver.versions import compiler_of, versions
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument, workspace_axes
 from kdsl.lower.toolchain import cc
@@ -115,19 +116,18 @@ def expression(expr: n.Expr, plan: Plan) -> str:
     return expr.span.text
 
 
-def manifest_of(plan: Plan, variants: tuple[m.Variant, ...], versions: dict[str, str]) -> m.Manifest:
-    compiler = cc.find()
+def manifest_of(plans: tuple[Plan, ...], variants: tuple[m.Variant, ...]) -> m.Manifest:
+    """The manifest of variants of one rule."""
+    plan, found = plans[0], versions()
+    compiler, flags = compiler_of(plan.target.family)
     text = plan.rule.declaration.span.text
     return m.Manifest(
-        kdsl=versions["kdsl"],
+        kdsl=found["kdsl"],
         operator=plan.operator.name,
         rule=m.Rule(plan.rule.name, _relative(plan), hashlib.sha256(text.encode()).hexdigest()),
-        made_with=m.MadeWith(
-            versions["python"], versions["tvm"], versions["tvm_ffi"], f"{compiler.name}: {compiler.version}",
-            compiler.flags,
-        ),
+        made_with=m.MadeWith(found["python"], found["tvm"], found["tvm_ffi"], compiler, flags),
         variants=variants,
-    )  # fmt: skip
+    )
 
 
 def _relative(plan: Plan) -> str:

@@ -23,8 +23,16 @@ def report_text(lowering: Lowering) -> str:
     lines += [f"  {line}" for line in roundings(plan)] or ["  none: every tensor is f32"]
     lines += ["", "contract"]
     for verdict in verdicts(lowering):
-        lines.append(f"  {verdict.clause}: {verdict.verdict} ({verdict.evidence}), found {verdict.found}, needed {verdict.needed}")
+        lines.append(f"  {verdict.clause}: {verdict.status.value} ({verdict.evidence.value}){_numbers(verdict)}")
     return "\n".join([*lines, "", "made with", *(f"  {line}" for line in tool_lines(plan.target.family))]) + "\n"
+
+
+def _numbers(verdict) -> str:
+    """What was found and needed, or why nothing decided it."""
+    parts = [f"found {verdict.found}"] if verdict.found else []
+    parts += [f"needed {verdict.needed}"] if verdict.needed and verdict.found else []
+    parts += [verdict.note] if verdict.note else []
+    return ", " + ", ".join(parts) if parts else ""
 
 
 def roundings(plan: Plan) -> list[str]:

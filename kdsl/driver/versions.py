@@ -22,11 +22,23 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def tool_lines(family: str) -> list[str]:
+def compiler_of(family: str) -> tuple[str, tuple[str, ...]]:
+    """The native compiler with its version, and its flags. Raises ToolMissing."""
+    if family == "cuda":
+        from kdsl.lower.toolchain import nvcc
+
+        found = nvcc.find()
+        return found.version, (*nvcc.front_flags("ARCH", nvcc.Options()), *nvcc.back_flags("ARCH", nvcc.Options()))
     from kdsl.lower.toolchain import cc
 
-    lines = [f"{name} {found}" for name, found in versions().items()]
-    if family == "cpu":
-        compiler = cc.find()
-        lines += [f"{compiler.name}: {compiler.version}", "flags " + " ".join(compiler.flags)]
-    return lines
+    compiler = cc.find()
+    return f"{compiler.name}: {compiler.version}", compiler.flags
+
+
+def compiler_lines(family: str) -> list[str]:
+    name, flags = compiler_of(family)
+    return [name, "flags " + " ".join(flags)]
+
+
+def tool_lines(family: str) -> list[str]:
+    return [*(f"{name} {found}" for name, found in versions().items()), *compiler_lines(family)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from kdsl.check.evaluate import decide
-from kdsl.check.model import DTYPE_BYTES, Operator, Rule, Specialization
+from kdsl.check.model import DTYPE_BYTES, Operator, Rule, Specialization, names_in
 from kdsl.syntax import nodes as n
 
 DEFAULT_SIZE = 128
@@ -102,12 +102,24 @@ def _options(operator: Operator, rule: Rule, asked: Mapping[str, object]) -> dic
     """A value for every static option: asked for, required, the default, or the first that the rule allows."""
     found: dict[str, object] = {}
     for name, option in operator.options.items():
-        if option.kind == "scalar":
+        if option.kind == "scalar" or name in layout_options(operator):
             continue
         default = decide(option.default, {}) if option.default is not None else None
         values = [asked[name]] if name in asked else [v for v in (default, *option.values) if v is not None]
         found[name] = next((value for value in values if _allowed(rule, {name: value})), values[0])
     return found
+
+
+def layout_options(operator: Operator) -> set[str]:
+    """Options that only say how a port lies in memory: strides carry them, so no kernel is compiled for one."""
+    return {
+        name
+        for item in operator.declaration.items
+        if isinstance(item, n.Block) and item.kind in ("inputs", "outputs")
+        for line in item.items
+        if line.alternative is not None
+        for name in names_in(line.alternative.condition)
+    }
 
 
 def _allowed(rule: Rule, settings: Mapping[str, object]) -> bool:

@@ -20,10 +20,14 @@ def constant(value, dtype: str):
     return tirx.const(value, dtype)
 
 
+def magnitude(x):
+    return op.max(x, -x)
+
+
 def softplus(x):
     """log(1 + exp(x)), from the side that cannot overflow."""
     zero = constant(0.0, FLOAT)
-    return op.max(x, zero) + op.log1p(op.exp(-op.abs(x)))
+    return op.max(x, zero) + op.log1p(op.exp(-magnitude(x)))
 
 
 def sigmoid(x):
@@ -187,7 +191,7 @@ class Scope:
         if function in ("min", "max"):
             return self._extreme(function, arguments)
         if function == "abs":
-            return op.abs(as_float(arguments[0]))
+            return magnitude(as_float(arguments[0]))
         special = CUDA if self.signature.plan.target.family == "cuda" else {}
         return special.get(function, UNARY[function])(as_float(arguments[0]))
 
