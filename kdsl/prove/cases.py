@@ -50,10 +50,12 @@ def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
     yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
 
 
-def decode_cases(tokens: int | None = None) -> Iterator[Case]:
-    """Rows that own slots, skip, speculate."""
+def decode_cases(slot_zero_is_real: bool, tokens: int | None = None) -> Iterator[Case]:
+    """Rows that own slots, skip, speculate. Without indices slot 0 is row 0's: such calls are never compiled with
+    `slot_zero_is_real` off."""
     t = tokens or 1
-    yield Case("row n owns slot n", {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 3, "W": 1}, order="gaps")
+    if slot_zero_is_real:
+        yield Case("row n owns slot n", {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 3, "W": 1}, order="gaps")
     slots = ((3,), (-1,), (0,), (1,), (7,))
     yield Case(
         "slots by index, one row skipped, one outside the pool", {"N": 5, "T": t, "H": 2, "HV": 2, "SLOTS": 5, "W": 1},
@@ -71,7 +73,7 @@ def decode_cases(tokens: int | None = None) -> Iterator[Case]:
 def cases_of(operator: Operator, settings: Mapping[str, object], tokens: int | None = None) -> tuple[Case, ...]:
     """The default cases of an operator under a plan's settings."""
     if operator.name == "kda.decode":
-        return tuple(decode_cases(tokens))
+        return tuple(decode_cases(bool(settings["slot_zero_is_real"]), tokens))
     return tuple(chunk_cases(int(settings["C"]), tokens))
 
 

@@ -131,16 +131,15 @@ class ValueText:
             return self.value(args[0], level)
         if name in m.FREE:
             return self._random(e, args[0], level, name.split(".")[-1])
-        if name == "tirx.pow":
+        if name == m.POWER:
             return f"{m.POWERS[float(args[1].value)]}({level}, {self.value(args[0], level)})"
+        if name in m.QUOTIENTS:
+            return f"divide({level}, {self.value(args[0], level)}, {self.value(args[1], level)})"
         if name in m.KEEP:
-            return f"{name.split('.')[-1]}_({level}, {self.value(args[0], level)})"
+            return f"{m.KEEP[name]}({level}, {self.value(args[0], level)})"
         if name not in m.DOWN:
             self.refuse(f"no meaning for `{name}`", e)
-        argument = self.value(args[0], level + 1)
-        if name == "tirx.exp2":
-            return f"exp_({level}, mul({level + 1}, {argument}, LN2[{level + 1}]))"
-        return f"{name.split('.')[-1]}_({level}, {argument})"
+        return f"{m.DOWN[name]}({level}, {self.value(args[0], level + 1)})"
 
     def _random(self, e, x, level: int, function: str) -> str:
         source = self.inference.levels.level(self.inference.free[hash(e)][1])

@@ -71,7 +71,7 @@ def run_field(
     tracing: bool = False,
 ) -> Outcome:  # fmt: skip
     """`values` are the logical uint64 arrays of the float inputs that are given, and of the scalars (shape ())."""
-    library = objects.load(program.source("field"))
+    library = objects.load(program.source("field"), program.level)
     _setup_field(library, program, tower)
     memory = _Memory()
     for name, layout in situation.layouts.items():
@@ -104,7 +104,7 @@ def run_field(
 
 def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
     """The largest degree of an output element, and of an exponent."""
-    library = objects.load(program.source("degree"))
+    library = objects.load(program.source("degree"), program.level)
     literals = [_linear(value) for value in program.exact_literals] or [0]
     library.setup(_words(literals))
     memory = _Memory()

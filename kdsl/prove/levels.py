@@ -176,9 +176,13 @@ class Inference:
             for argument in args:
                 self.expression(argument)
             return None
-        if name == "tirx.pow" and (m.kind(args[1]) != "FloatImm" or float(args[1].value) not in m.POWERS):
+        if name in m.QUOTIENTS:
+            a, b = (self.expression(argument) for argument in args)
+            self._tie(a, b, 0, e)
+            return a if a is not None else b
+        if name == m.POWER and (m.kind(args[1]) != "FloatImm" or float(args[1].value) not in m.POWERS):
             self.refuse("a power that is not 2, 1/2 or -1/2", e)
-        if name in m.KEEP or name in m.LIKELY:
+        if name in m.KEEP or name in m.LIKELY or name == m.POWER:
             return self.expression(args[0])
         if name in m.DOWN:
             result = self.levels.new()

@@ -1,7 +1,7 @@
 """What TIR expressions mean in a tower of fields: one table for the inference of levels and for the code.
 
 `KEEP` functions stay on their level, `DOWN` functions map level n + 1 to n, `FREE` functions are random functions
-between any two levels. What is in no table has no meaning: comparisons of floats, clamps, conversions to integers.
+between any two levels; the names without a dot are functions of C and CUDA, with the name of their C text here. What is in no table has no meaning: comparisons of floats, clamps, conversions to integers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ from attrs import frozen
 from kdsl.lower.tvm import assert_structural_equal
 from kdsl.prove.refusal import NoMeaning, shortened
 
-KEEP = {"tirx.sqrt", "tirx.rsqrt", "tirx.pow"}
-DOWN = {"tirx.exp", "tirx.exp2", "tirx.sigmoid", "tirx.tanh"}
+KEEP = {"tirx.sqrt": "sqrt_", "tirx.rsqrt": "rsqrt_", "sqrtf": "sqrt_", "rsqrtf": "rsqrt_"}
+DOWN = {
+    "tirx.exp": "exp_", "tirx.exp2": "exp2_", "tirx.sigmoid": "sigmoid_", "tirx.tanh": "tanh_", "__expf": "exp_",
+    "expf": "exp_", "exp2f": "exp2_", "tanhf": "tanh_",
+}  # fmt: skip
+QUOTIENTS = {"__fdividef", "__fdiv_rn"}
+POWER = "tirx.pow"
 FREE = {"tirx.log", "tirx.log2", "tirx.log1p"}
 ARITHMETIC = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "divide"}
 COMPARISONS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!="}
@@ -82,10 +87,20 @@ def softplus_argument(e):
         if kind(clamp) == "Max" and kind(tail) == "Call" and tail.op.name == "tirx.log1p":
             x = clamp.a if _is_number(clamp.b, 0.0) else clamp.b if _is_number(clamp.a, 0.0) else None
             magnitude = _negated(_argument(tail.args[0], "tirx.exp"))
-            inner = _argument(magnitude, "tirx.fabs")
+            inner = _magnitude_of(magnitude)
             if x is not None and inner is not None and same_structure(x, inner):
                 return x
     return None
+
+
+def _magnitude_of(e):
+    """x where `e` is |x|: fabs(x), or max(x, -x)."""
+    if e is not None and kind(e) == "Max":
+        for x, other in ((e.a, e.b), (e.b, e.a)):
+            opposite = _negated(other)
+            if opposite is not None and same_structure(x, opposite):
+                return x
+    return _argument(e, "tirx.fabs")
 
 
 def _is_number(e, value: float) -> bool:

@@ -13,14 +13,16 @@ from pathlib import Path
 from kdsl.lower.toolchain import cc
 from kdsl.source import cache
 
-FLAGS = ("-x", "c", "-std=gnu17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-w")
+FLAGS = ("-x", "c", "-std=gnu17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin", "-w")
+LIGHT, HEAVY = "-Og", "-O1"  # compiled in a third of the time, or run in a third of it
 KEPT = 200  # object files in the cache folder; the oldest go first
 
 
 @lru_cache(maxsize=256)
-def load(source: str, flags: tuple[str, ...] = FLAGS) -> ctypes.CDLL:
-    """The shared library of a C text. Raises ToolMissing or CompilerFailed."""
+def load(source: str, level: str = HEAVY) -> ctypes.CDLL:
+    """The shared library of a C text, optimised as `level` says. Raises ToolMissing or CompilerFailed."""
     compiler = cc.find()
+    flags = (level, *FLAGS)
     key = cache.digest(source, compiler.name, compiler.version, *flags)
     stored = _stored(key)
     if stored is not None:

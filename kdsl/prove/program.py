@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -15,9 +16,11 @@ from kdsl.prove import meaning as m
 from kdsl.prove.emit import emit
 from kdsl.prove.intrinsics import intrinsic_of
 from kdsl.prove.levels import Inference
+from kdsl.prove.objects import HEAVY, LIGHT
 
 HEADERS = Path(__file__).with_name("c")
 ALGEBRAS = ("field", "degree")
+SMALL_TENSOR = 32 * 32
 SHARED = ("tensor", "workspace", "scalar")
 
 
@@ -103,6 +106,12 @@ class Program:
         """Equal for programs that compute alike: their C text without anything that a trial draws."""
         text = repr((self.body, self.literals, sorted(self.levels.items())))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def level(self) -> str:
+        """How much compiling is worth it: little where the tensors of a step are small."""
+        largest = max((math.prod(t.shape) for t in self.traced), default=0)
+        return LIGHT if largest <= SMALL_TENSOR else HEAVY
 
     @property
     def exact_literals(self) -> list[Fraction]:

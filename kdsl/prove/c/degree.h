@@ -35,6 +35,7 @@ INLINE val exp_(int L, val a) {
   return a.literal ? (val){0, 1, 1} : (val){most(a.linear, 1), 1, 0};
 }
 
+INLINE val exp2_(int L, val a) { return exp_(L, mul(L + 1, a, LN2[L + 1])); }
 static val *new_val(i64 n) { return calloc(n > 0 ? n : 1, sizeof(val)); }
 static void record(const val *data, i64 n, int number, int keys, ...) {}
 

@@ -51,6 +51,7 @@ INLINE val exp_(int L, val a) {
   val(*t)[2048] = TABLE[L];
   return mul(L, mul(L, t[0][x & 2047], t[1][x >> 11 & 2047]), t[2][x >> 22]) | (a & TAINT);
 }
+INLINE val exp2_(int L, val a) { return exp_(L, mul(L + 1, a, LN2[L + 1])); }
 static val sigmoid_(int L, val a) { return inverse_(L, add(L, ONE[L], exp_(L, negate(L + 1, a)))); }
 static val tanh_(int L, val a) {
   val e = exp_(L, add(L + 1, a, a));

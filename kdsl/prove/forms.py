@@ -1,0 +1,98 @@
+"""Every form of an operator, proved on its graph alone: where the trust in `either` comes from.
+
+A form is proved on the unscheduled TIR of one kernel that computes every part, at small sizes, for a set of option
+settings that covers every pair of an option's value and a form (`covering`), or for all of them (`every`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from attrs import frozen
+
+from kdsl.check.evaluate import decide
+from kdsl.check.library import Library
+from kdsl.check.model import Operator, RulePoint
+from kdsl.check.rules import resolve_rule, rule_at
+from kdsl.plan.derive import derive
+from kdsl.plan.model import Plan
+from kdsl.plan.specialize import specialize
+from kdsl.source.span import SourceFile
+from kdsl.syntax import nodes as n
+from kdsl.syntax.parse import parse
+
+SMALL = 16  # every size that shapes tensors
+
+
+@frozen
+class Form:
+    """One choice of every `either` that is no option, of every parameter, and of every static option."""
+
+    operator: str
+    form: Mapping[str, object]
+    options: Mapping[str, object]
+
+    @property
+    def label(self) -> str:
+        values = {**self.form, **{k: v for k, v in self.options.items() if v is not False}}
+        return f"{self.operator}: " + ", ".join(f"{k} = {str(v).lower()}" for k, v in values.items())
+
+
+def form_settings(operator: Operator) -> list[dict[str, object]]:
+    """Every combination of the alternatives that a rule chooses; parameters at their smallest value."""
+    parameters = {name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()}
+    combinations = product(*operator.forms.values())
+    return [{**parameters, **dict(zip(operator.forms, values))} for values in combinations]
+
+
+def option_settings(operator: Operator) -> list[dict[str, object]]:
+    """Every combination of static options that no law decides against."""
+    options = {name: o.values for name, o in operator.options.items() if o.kind != "scalar"}
+    found = []
+    for values in product(*options.values()):
+        chosen = dict(zip(options, values))
+        given = {f"given.{name}": True for name in operator.ports}
+        known = {**chosen, **given}
+        if all(decide(law.predicate, known) is not False for law in operator.laws):
+            found.append(chosen)
+    return found
+
+
+def every(operator: Operator) -> Iterator[Form]:
+    """All forms under all options."""
+    for form, options in product(form_settings(operator), option_settings(operator)):
+        yield Form(operator.name, form, options)
+
+
+def covering(operator: Operator) -> Iterator[Form]:
+    """Fewer: each option's value occurs with each form."""
+    settings = option_settings(operator)
+    for number, form in enumerate(form_settings(operator)):
+        missing = {(k, v) for options in settings for k, v in options.items()}
+        rest = settings[number % len(settings) :] + settings[: number % len(settings)]
+        while missing:
+            best = max(rest, key=lambda options: len(missing & set(options.items())))
+            missing -= set(best.items())
+            yield Form(operator.name, form, best)
+
+
+def plan_of_form(library: Library, form: Form, sizes: Mapping[str, int] | None = None) -> Plan:
+    """The plan of a rule that says nothing but the form: one kernel, a task for each parallel index."""
+    operator = library.operators[form.operator]
+    point = _bare_rule(library, operator, form.form)
+    asked = sizes or dict.fromkeys(operator.static_sizes, SMALL)
+    return derive(point, operator, specialize(operator, point.rule, {}, form.options, asked))
+
+
+def _bare_rule(library: Library, operator: Operator, form: Mapping[str, object]) -> RulePoint:
+    lines = "\n".join(f"    {name} = {value}" for name, value in form.items())
+    grid = ", ".join(name for name, index in operator.indices.items() if index.mode == "parallel")
+    text = (
+        f"rule graph schedules {operator.name} on cpu {{\n"
+        + (f"  form {{\n{lines}\n  }}\n" if lines else "")
+        + f"  kernel all computes {', '.join(operator.parts)} {{\n    grid {{ task : {grid} }}\n  }}\n}}\n"
+    )
+    (declaration,) = (d for d in parse(SourceFile("the operator's graph", text)).declarations if isinstance(d, n.Rule))
+    return rule_at(resolve_rule(declaration), library.targets["cpu"], {}, library.tactics)
+
