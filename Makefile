@@ -1,1 +1,48 @@
+# `make demo` and `make test` do everything on a fresh machine: Python 3.10 to 3.13 and a C++20 compiler are enough.
 PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= compile,cuda,run,dev
+WORKERS ?= 2
+
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
+# The environment is as pyproject.toml says, whatever the file's date: another content is another stamp.
+STAMP := $(VENV)/.kdsl-$(shell (cat pyproject.toml; echo "$(EXTRAS)") | cksum | cut -d' ' -f1)
+
+.PHONY: help venv demo tour test lint pytest gpu-test clean
+
+help:
+	@echo "make demo      check, select, lower, run on recorded inputs, and a picture of the schedule"
+	@echo "make test      ruff, import contracts, all tests that need no GPU"
+	@echo "make tour      one rule from text to report, every step shown and asserted"
+	@echo "make gpu-test  tests on a GPU of this machine"
+	@echo "make lint      ruff and import contracts alone"
+	@echo "make clean     remove the environment and all that was built"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --editable '.[$(EXTRAS)]'
+	rm -f $(VENV)/.kdsl-*
+	touch $@
+
+demo: $(STAMP)
+	@$(VENV)/bin/python -m kdsl.cli.demo
+
+tour: $(STAMP)
+	@$(VENV)/bin/python -m kdsl.tour
+
+test: lint pytest
+
+lint: $(STAMP)
+	$(VENV)/bin/ruff check kdsl tests
+	$(VENV)/bin/lint-imports --no-cache
+
+pytest: $(STAMP)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/pure tests/compiler
+
+gpu-test: $(STAMP)
+	$(VENV)/bin/python tests/gpu/run.py
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
