@@ -13,7 +13,7 @@ from kdsl.check.findings import (
     wrong_arity,
     wrong_place,
 )
-from kdsl.check.scope import Scope, Signature, Symbol
+from kdsl.check.scope import Scope, Signature, Symbol, PORT_CLAIMS
 from kdsl.check.types import ANY, BOOL, FLOAT, INT, PLAIN, TEXT, Type
 from kdsl.source.diagnostic import Diagnostic, Edit, Label
 from kdsl.syntax import nodes as n
@@ -175,7 +175,7 @@ def _call(e: n.Call, scope: Scope, findings: Findings):
             findings.add(unknown_name("function", name, e.function.span, scope.functions, f" in {scope.where}"))
         else:
             findings.add(wrong_place("function", name, e.function.span, scope.absent[name]))
-        if name not in ("given",):
+        if name not in PORT_CLAIMS:
             for argument in e.arguments:
                 infer(argument, scope, findings)
         return ANY
@@ -193,7 +193,7 @@ def _call(e: n.Call, scope: Scope, findings: Findings):
 def _port_argument(e: n.Call, scope: Scope, findings: Findings) -> None:
     for argument in e.arguments:
         if not isinstance(argument, n.Name):
-            findings.add(type_mismatch("`given` asks for a port", argument.span, "an expression", "the name of an input or output"))
+            findings.add(type_mismatch(f"`{e.function.text}` asks for a port", argument.span, "an expression", "the name of an input or output"))
         elif argument.text not in scope.inputs:
             findings.add(unknown_name("port", argument.text, argument.span, scope.inputs, f" in {scope.where}"))
 

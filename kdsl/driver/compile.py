@@ -22,6 +22,7 @@ from kdsl.contract.verdict import Verdict
 from kdsl.data import data_root
 from kdsl.driver.versions import compiler_lines, versions
 from kdsl.plan.derive import derive
+from kdsl.plan.layout import layout_options
 from kdsl.plan.model import Plan
 
 RULES_VARIABLE = "KDSL_RULES"
@@ -152,18 +153,22 @@ def bundle_for(request) -> Path:
     if chosen is None:
         raise NoRule(str(request), tuple(_refusal_lines(selection)))
     operator = library.operators[request.operator]
-    special = specialization_of(operator, selection.call, request)
+    special = specialization_of(operator, chosen.rule, selection.call, request)
     plan = derive(chosen.point, operator, special)
     log.info("rule `%s` takes the call", chosen.rule.name)
     return Cache().put(content_key(plan), lambda path: build([plan], path))
 
 
-def specialization_of(operator, call, request) -> Specialization:
+def specialization_of(operator, rule, call, request) -> Specialization:
     """What the call fixes: dtypes of its tensors, its options, the sizes that shape tensors."""
-    dtypes = {**call.dtypes, **request.dtypes}
-    options = {name: call.options[name] for name, o in operator.options.items() if o.kind != "scalar" and name in call.options}
-    options = {name: value for name, value in options.items() if name in request.options}
-    return Specialization(dtypes, options, {name: request.sizes[name] for name in operator.static_sizes})
+    by_strides, _ = layout_options(operator, rule)
+    options = {
+        name: request.options.get(name, call.options.get(name))
+        for name, option in operator.options.items()
+        if option.kind != "scalar" and name not in by_strides
+    }
+    sizes = {name: request.sizes[name] for name in operator.static_sizes}
+    return Specialization({**call.dtypes, **request.dtypes}, options, sizes)
 
 
 def _refusal_lines(selection) -> Iterable[str]:

@@ -10,9 +10,6 @@ from kdsl.plan.model import Decision, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 
-DEFAULT_MEMORY = {"cpu": "stack", "cuda": "registers"}
-
-
 def extents(operator: Operator, settings: Mapping[str, object], kernel: Kernel) -> dict[str, int]:
     """The extent of every index that shapes tensors, inside one block: an index in tiles has a tile's."""
     sizes = {
@@ -37,9 +34,9 @@ def tensor_indices(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def place(
-    operator: Operator, graph: Graph, kernel: Kernel, family: str, settings: Mapping[str, object], pins: Pins
+    operator: Operator, graph: Graph, kernel: Kernel, default: str, settings: Mapping[str, object], pins: Pins
 ) -> tuple[dict[str, Tensor], list[Decision]]:
-    """The home of every tensor that the kernel makes; what the rule leaves out is decided here."""
+    """The home of every tensor that the kernel makes; what the rule leaves out goes to memory `default`."""
     sizes = extents(operator, settings, kernel)
     carried = {carry.tensor: carry for carry in graph.carries}
     tensors: dict[str, Tensor] = {}
@@ -48,7 +45,7 @@ def place(
         if name in operator.views:
             continue
         home = kernel.homes.get(name)
-        dtype, memory = _home(name, home, family, pins, decisions)
+        dtype, memory = _home(name, home, default, pins, decisions)
         span = home.span if home is not None else kernel.span
         scope = "call" if memory == "workspace" else "carried" if name in carried else "step"
         attributes = home.attributes if home is not None else {}
@@ -80,11 +77,11 @@ def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str
     return found
 
 
-def _home(name: str, home: Home | None, family: str, pins: Pins, decisions: list[Decision]) -> tuple[str, str]:
+def _home(name: str, home: Home | None, default: str, pins: Pins, decisions: list[Decision]) -> tuple[str, str]:
     pinned = pins.names(name, "home")
     if home is not None:
         return home.dtype or "f32", home.memory
-    dtype, memory = pinned if pinned is not None and len(pinned) == 2 else ("f32", DEFAULT_MEMORY[family])
+    dtype, memory = pinned if pinned is not None and len(pinned) == 2 else ("f32", default)
     decisions.append(Decision(name, "home", (dtype, memory), "the rule does not place it"))
     return dtype, memory
 

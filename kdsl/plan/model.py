@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from kdsl.check.model import Carry, Graph, Operator, Read, RulePoint, Specialization, Stage
+from kdsl.plan.layout import required_layouts, transposing_options
 from kdsl.plan.steps import Step
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
@@ -176,6 +177,16 @@ class Plan:
     settings: Mapping[str, object]  # every static name: sizes, parameters, forms, options
     graph: Graph
     kernels: tuple[KernelPlan, ...]
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """What the rule requires of strides, by port: unit_stride or dense."""
+        return required_layouts(self.point.rule)
+
+    @property
+    def transposed(self) -> dict[str, str]:
+        """The option that exchanges the last two axes of a port, by port."""
+        return transposing_options(self.operator)
 
     @property
     def target(self):

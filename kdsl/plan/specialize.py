@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from kdsl.check.evaluate import decide
-from kdsl.check.model import DTYPE_BYTES, Operator, Rule, Specialization, names_in
+from kdsl.check.model import DTYPE_BYTES, Operator, Rule, Specialization
+from kdsl.plan.layout import layout_options
 from kdsl.syntax import nodes as n
 
 DEFAULT_SIZE = 128
@@ -101,25 +102,14 @@ def _required_dtypes(rule: Rule) -> dict[str, str]:
 def _options(operator: Operator, rule: Rule, asked: Mapping[str, object]) -> dict[str, object]:
     """A value for every static option: asked for, required, the default, or the first that the rule allows."""
     found: dict[str, object] = {}
+    by_strides, _ = layout_options(operator, rule)
     for name, option in operator.options.items():
-        if option.kind == "scalar" or name in layout_options(operator):
+        if option.kind == "scalar" or name in by_strides:
             continue
         default = decide(option.default, {}) if option.default is not None else None
         values = [asked[name]] if name in asked else [v for v in (default, *option.values) if v is not None]
         found[name] = next((value for value in values if _allowed(rule, {name: value})), values[0])
     return found
-
-
-def layout_options(operator: Operator) -> set[str]:
-    """Options that only say how a port lies in memory: strides carry them, so no kernel is compiled for one."""
-    return {
-        name
-        for item in operator.declaration.items
-        if isinstance(item, n.Block) and item.kind in ("inputs", "outputs")
-        for line in item.items
-        if line.alternative is not None
-        for name in names_in(line.alternative.condition)
-    }
 
 
 def _allowed(rule: Rule, settings: Mapping[str, object]) -> bool:

@@ -81,7 +81,9 @@ def accumulate(nests: Nests, step: s.Accumulate) -> None:
 
 
 def add_unit_loop(nests: Nests, step: s.AddUnitLoop) -> None:
-    nests.of(step.sblock)[step.name] = nests.schedule.add_unit_loop(nests.block(step.sblock))
+    loops = nests.of(step.sblock)
+    inside = next(iter(loops.values())) if loops else nests.block(step.sblock)
+    loops[step.name] = nests.schedule.add_unit_loop(inside)
 
 
 def storage_align(nests: Nests, step: s.StorageAlign) -> None:

@@ -79,7 +79,7 @@ class Signature:
         key = (name, written and port.updated)
         if key not in self.ports:
             shape = [self.extent(expr) for expr in port.shape]
-            strides = [self.stride(name, axis) for axis in range(len(shape))] if port.strided else None
+            strides = self.strides_of(name, shape) if port.strided else None
             dtype = TVM_DTYPE[self.plan.specialization.dtypes[name]]
             label = f"{name}_updated" if key[1] else name
             self.ports[key] = decl_buffer(shape, dtype, label, strides=strides, layout=None)
@@ -99,6 +99,20 @@ class Signature:
         reads = [b for (name, updated), b in self.ports.items() if ports[name].direction == "input" and not updated]
         writes = [b for (name, updated), b in self.ports.items() if ports[name].direction == "output" or updated]
         return reads, writes
+
+    def strides_of(self, name: str, shape: list) -> list:
+        """Strides in elements: arguments, but for those that the rule requires to be what a dense tensor has."""
+        strides = [self.stride(name, axis) for axis in range(len(shape))] if shape else []
+        layout = self.plan.layouts.get(name)
+        if layout == "unit_stride":
+            strides[-1] = 1
+        elif layout == "dense":
+            transposed = bool(self.plan.settings.get(self.plan.transposed.get(name, ""), False))
+            strides[-2:] = [1, shape[-2]] if transposed else [shape[-1], 1]
+        for axis, stride in enumerate(strides):
+            if isinstance(stride, int):
+                del self.strides[name, axis]
+        return strides
 
     def stride(self, name: str, axis: int):
         if (name, axis) not in self.strides:

@@ -15,7 +15,7 @@ def plan_cpu_kernel(request: KernelRequest) -> KernelPlan:
     """Raises PlanRefused."""
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     pins = Pins.of(kernel)
-    tensors, decisions = place(operator, graph, kernel, "cpu", settings, pins)
+    tensors, decisions = place(operator, graph, kernel, "stack", settings, pins)
     stages = kernel_stages(operator, graph, kernel, "cpu", tensors, settings)
     tensors.update({copy.name: copy for copy in stages.copies})
     tensors.update(received(operator, graph, kernel, request.made))

@@ -20,10 +20,12 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
     spatial = [loop for loop in stage.loops if loop.kind == "spatial"]
     reduced = [loop for loop in stage.loops if loop.kind == "reduce"]
     if lanes:
-        yield from _reduce_over_lanes(stage, lanes[0][0], spatial, reduced, warps, span)
+        yield from _reduce_over_lanes(stage, lanes[0][0], spatial, reduced, warps, span, memory == "thread")
         return
     why = f"elements over {warps} warps of {LANES} lanes"
     name = "element"
+    if not spatial and memory == "thread" and not reduced:
+        return  # every lane computes the number for itself
     if not spatial:
         yield s.AddUnitLoop(stage.name, span, why, name)
         if reduced:
@@ -45,21 +47,25 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
 
 
-def _reduce_over_lanes(stage, index, spatial, reduced, warps, span) -> Iterator[s.Step]:
+def _reduce_over_lanes(stage, index, spatial, reduced, warps, span, private: bool) -> Iterator[s.Step]:
     """One result a warp: the lanes sum parts of it and exchange them by shuffles."""
     if [loop.index for loop in reduced] != [index]:
         raise PlanRefused("E341", f"`lanes {index}`: stage `{stage.name}` does not sum over `{index}` alone", span)
     why = f"sum over {index} shared by {LANES} lanes"
     inner = (f"{index}.turn", f"{index}.lane")
     yield s.Split(stage.name, span, why, index, (None, LANES), inner)
-    if spatial:
-        name = spatial[0].index
-        if len(spatial) > 1:
-            name = "element"
-            yield s.Fuse(stage.name, span, why, tuple(loop.index for loop in spatial), name)
-        outer = (f"{name}.turn", f"{name}.warp")
-        yield s.Split(stage.name, span, why, name, (None, warps), outer)
-        yield s.Bind(stage.name, span, why, outer[1], "threadIdx.y")
+    if private and not spatial:  # every warp does it, and every lane has the sum
+        yield s.Bind(stage.name, span, why, inner[1], "threadIdx.x")
+        return
+    name = spatial[0].index if spatial else "result"
+    if not spatial:
+        yield s.AddUnitLoop(stage.name, span, why, name)
+    elif len(spatial) > 1:
+        name = "element"
+        yield s.Fuse(stage.name, span, why, tuple(loop.index for loop in spatial), name)
+    outer = (f"{name}.turn", f"{name}.warp")
+    yield s.Split(stage.name, span, why, name, (None, warps), outer)
+    yield s.Bind(stage.name, span, why, outer[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, inner[1], "threadIdx.x")
 
 

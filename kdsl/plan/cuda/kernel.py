@@ -10,6 +10,7 @@ from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.deal import LANES, copy, deal
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
+from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
@@ -28,10 +29,13 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     role = one_role(kernel)
     pins = Pins.of(kernel)
-    tensors, decisions = place(operator, graph, kernel, "cuda", settings, pins)
+    products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
+    default = "registers" if products else "shared"
+    tensors, decisions = place(operator, graph, kernel, default, settings, pins)
+    dealt = lane_index(kernel)
     stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings)
     tensors.update({tensor.name: tensor for tensor in stages.copies})
-    tensors = with_fragments(tensors, graph, kernel, role)
+    tensors = with_fragments(with_private(tensors, kernel, dealt), graph, kernel, role)
     incoming = received(operator, graph, kernel, request.made)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
     for name, tensor in incoming.items():
@@ -39,7 +43,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors.update({stage.tensor: shared_copy(stage.tensor, kernel, incoming) for stage in copies})
     body, decision = ordered(stages.body, kernel.name, pins)
     decisions.append(decision)
-    builder = _Steps(kernel, role, tensors, pins, decisions)
+    builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
@@ -122,8 +126,10 @@ def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Ten
 class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
-    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]):
+    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision],
+                 dealt: str | None):  # fmt: skip
         self.kernel, self.role, self.tensors, self.pins, self.decisions = kernel, role, tensors, pins, decisions
+        self.dealt = dealt  # the index whose values are dealt over lanes, each with its tensors in registers
         self.products: dict[str, Product] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
@@ -158,6 +164,8 @@ class _Steps:
                 fragment = on_fragments(stage, self.tensors)
                 loops = tuple(loop.index for loop in stage.loops)
                 yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops)
+            elif self.dealt is not None and touches_private(stage, self.tensors):
+                yield from deal_private(stage, self.dealt, self.role.warps)
             elif stage.name not in self.products and stage.kind != "copy":
                 tensor = self.tensors.get(stage.tensor)
                 yield from deal(stage, self.kernel, self.role.warps, tensor.memory if tensor is not None else "global")

@@ -1,0 +1,84 @@
+"""Tensors in the registers of one thread: an index is dealt over the lanes, and each lane keeps its values of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve
+
+from kdsl.check.model import Kernel
+from kdsl.plan import steps as s
+from kdsl.plan.cuda.deal import LANES
+from kdsl.plan.model import PlannedStage, Tensor
+from kdsl.plan.refusal import PlanRefused
+
+PRIVATE = "thread"
+
+
+def lane_index(kernel: Kernel) -> str | None:
+    """The index that `registers lanes e by 1` deals over lanes; one a kernel."""
+    found = {
+        index: home
+        for home in kernel.homes.values()
+        if home.memory == "registers"
+        for index, _ in home.attributes.get("lanes", ())
+    }
+    if len(found) > 1:
+        home = list(found.values())[-1]
+        raise PlanRefused(
+            "E351", f"kernel `{kernel.name}` deals {' and '.join(sorted(found))} over lanes", home.span,
+            required="one index: every lane owns its values of it",
+        )  # fmt: skip
+    return next(iter(found), None)
+
+
+def with_private(tensors: Mapping[str, Tensor], kernel: Kernel, dealt: str | None) -> dict[str, Tensor]:
+    """Tensors placed `in registers lanes ...` are the lane's own; a number in registers every lane has."""
+    found = {}
+    for name, tensor in tensors.items():
+        home = kernel.homes.get(name)
+        if home is not None and tensor.memory == "registers" and not tensor.indices:
+            tensor = evolve(tensor, memory=PRIVATE)
+        elif dealt is not None and home is not None and tensor.memory == "registers" and "lanes" in home.attributes:
+            if dealt not in tensor.indices:
+                raise PlanRefused(
+                    "E352", f"`{name}` has no index `{dealt}`, so no lane owns it", home.span,
+                    help=(f"place it where all lanes see it: `{name} : {tensor.dtype} in shared`",),
+                )  # fmt: skip
+            tensor = evolve(tensor, memory=PRIVATE)
+        found[name] = tensor
+    return found
+
+
+def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a stage reads or writes registers of a thread."""
+    names = [stage.tensor]
+    if stage.source is not None:
+        names.append(stage.source.tensor)
+    if stage.stage is not None:
+        names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
+    return any(name in tensors and tensors[name].memory == PRIVATE and tensors[name].shape for name in names)
+
+
+def deal_private(stage: PlannedStage, dealt: str, warps: int) -> Iterator[s.Step]:
+    """Every lane does its own values of the dealt index, everything else in it, unrolled."""
+    span, why = stage.span, f"{dealt} over {warps} warps of {LANES} lanes"
+    loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
+    if dealt not in loops or loops[dealt].kind != "spatial":
+        raise PlanRefused(
+            "E353", f"stage `{stage.name}` reads registers of lanes that own `{dealt}`, but does not run over it", span,
+            observed=f"loops {', '.join(loops) or 'none'}",
+            help=("place what it reads in shared memory",),
+        )  # fmt: skip
+    names = (f"{dealt}.turn", f"{dealt}.warp", f"{dealt}.lane")
+    inner = [index for index in loops if index != dealt]
+    yield s.Split(stage.name, span, why, dealt, (None, warps, LANES), names)
+    if inner:
+        yield s.Reorder(stage.name, span, why, (*names, *inner))
+    yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
+    yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
+    reduced = next((index for index in inner if loops[index].kind == "reduce"), None)
+    if reduced is not None:
+        yield s.Decompose(stage.name, span, "initial value before the sum", reduced)
+    for index in inner:
+        yield s.Unroll(stage.name, span, "registers have no addresses", index)
