@@ -41,7 +41,8 @@ def check(text: str) -> str:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped(path):
-    check(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    assert check(text) == text, f"kdsl fmt {path.name}"
 
 
 @settings(max_examples=300, deadline=None)
