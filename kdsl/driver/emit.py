@@ -67,6 +67,28 @@ def source(lowering: Lowering):
         yield f"{kernel.kernel}.c", kernel.source
 
 
+def device_source(lowering: Lowering):
+    for kernel in lowering.sources:
+        yield f"{kernel.kernel}.cu", kernel.source
+
+
+def ptx(lowering: Lowering):
+    for kernel, objects in zip(lowering.sources, lowering.objects):
+        yield f"{kernel.kernel}.ptx", objects.ptx
+
+
+def cubin(lowering: Lowering):
+    for kernel, objects in zip(lowering.sources, lowering.objects):
+        yield f"{kernel.kernel}.cubin", objects.cubin
+
+
+def sass(lowering: Lowering):
+    from kdsl.inspect.sass import disassemble
+
+    for kernel, objects in zip(lowering.sources, lowering.objects):
+        yield f"{kernel.kernel}.sass", disassemble(objects.cubin)
+
+
 def library(lowering: Lowering):
     for kernel, content in zip(lowering.sources, lowering.libraries):
         yield f"{kernel.kernel}.so", content
@@ -85,6 +107,10 @@ EMITTERS = {
         Emitter("schedule", "the trace of the tvm.s_tir.Schedule, Python and JSON", schedule),
         Emitter("tir", "the scheduled TIR", tir),
         Emitter("c", "C source", source, families=("cpu",)),
+        Emitter("cuda", "CUDA C++ source", device_source, families=("cuda",)),
+        Emitter("ptx", "PTX", ptx, families=("cuda",)),
+        Emitter("cubin", "machine code of the GPU", cubin, binary=True, families=("cuda",)),
+        Emitter("sass", "disassembly of the machine code", sass, families=("cuda",)),
         Emitter("so", "shared library", library, binary=True, families=("cpu",)),
         Emitter("report", "memory, roundings, contract and versions", report),
     )

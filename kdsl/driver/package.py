@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from attrs import frozen
 
 from kdsl.bundle import manifest as m
+from kdsl.bundle.machine import Machine
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES
 from kdsl.driver.versions import compiler_of, versions
@@ -20,24 +23,13 @@ def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, by
     """The variant `key` and its files by name in the bundle, without verdicts."""
     plan = lowering.plan
     identifier = key[:16]
-    files: dict[str, bytes] = {}
-    kernels = []
-    for kernel, source, library in zip(plan.kernels, lowering.sources, lowering.libraries):
-        stem = f"{identifier}/{kernel.name}"
-        files[f"{stem}.c"], files[f"{stem}.so"] = source.source.encode(), library
-        kernels.append(
-            m.Kernel(
-                name=kernel.name,
-                file=f"{stem}.so",
-                symbol=source.symbol,
-                arguments=tuple(argument(a) for a in source.arguments),
-                grid={"tasks": grid_tasks(plan, kernel)},
-            )
-        )
+    pack = PACKERS[plan.target.family]
+    kernels, files = pack.kernels(lowering, identifier)
+    layouts = plan.layouts
     variant = m.Variant(
         id=identifier,
         target=plan.target.name,
-        machine=cc.find().machine,
+        machine=pack.machine(),
         dtypes=used_dtypes(lowering),
         options=dict(plan.specialization.options),
         sizes=dict(plan.specialization.sizes),
@@ -46,8 +38,61 @@ def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, by
         requires=tuple(requirements(plan)),
         kernels=tuple(kernels),
         workspace=tuple(workspaces(plan)),
+        unit_stride=tuple(name for name, layout in layouts.items() if layout == "unit_stride"),
     )
     return variant, files
+
+
+def host_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:
+    """C functions in shared libraries, their source beside them."""
+    kernels, files = [], {}
+    for kernel, source, library in zip(lowering.plan.kernels, lowering.sources, lowering.libraries):
+        stem = f"{identifier}/{kernel.name}"
+        files[f"{stem}.c"], files[f"{stem}.so"] = source.source.encode(), library
+        kernels.append(
+            m.Kernel(
+                name=kernel.name, file=f"{stem}.so", symbol=source.symbol,
+                arguments=tuple(argument(a) for a in source.arguments),
+                grid={"tasks": grid_tasks(lowering.plan, kernel)},
+            )
+        )  # fmt: skip
+    return kernels, files
+
+
+def cuda_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:
+    """Device functions in cubins, their source beside them."""
+    kernels, files = [], {}
+    for kernel, source, objects in zip(lowering.plan.kernels, lowering.sources, lowering.objects):
+        stem = f"{identifier}/{kernel.name}"
+        files[f"{stem}.cu"], files[f"{stem}.cubin"] = source.source.encode(), objects.cubin
+        kernels.append(
+            m.Kernel(
+                name=kernel.name, file=f"{stem}.cubin", symbol=source.symbol,
+                arguments=tuple(argument(a) for a in source.arguments), grid=grid_blocks(lowering.plan, kernel),
+                launch="cuda", block=(*source.threads, 1)[:3], shared_bytes=source.shared_bytes,
+            )
+        )  # fmt: skip
+    return kernels, files
+
+
+@frozen
+class Packer:
+    """How a target family's code goes into a bundle, and what machine it needs there."""
+
+    kernels: Callable[[Lowering, str], tuple[list[m.Kernel], dict[str, bytes]]]
+    machine: Callable[[], Machine | None]
+
+
+PACKERS = {
+    "cpu": Packer(host_kernels, lambda: cc.find().machine),
+    "cuda": Packer(cuda_kernels, lambda: None),
+}
+
+
+def grid_blocks(plan: Plan, kernel: KernelPlan) -> dict[str, str]:
+    """Blocks along each axis, as expressions of sizes."""
+    axes = {axis: " * ".join(axis_extent(plan, i, tile) for i, tile in indices) for axis, indices in kernel.grid}
+    return {axis: axes.get(axis, "1") for axis in ("x", "y", "z")}
 
 
 def argument(a: Argument) -> m.Argument:
