@@ -282,7 +282,9 @@ def _computation(point: Point, kernel: KernelAtPoint, line: n.Computation, name:
         elif attribute.kind == "unroll":
             _loop_of_stage(point, stage, attribute, (*stage.indices, *stage.contracted), left)
         elif attribute.kind in ("over", "lanes"):
-            _loop_of_stage(point, stage, attribute, stage.indices, left)
+            # `lanes` may share out what a stage sums over: `via shuffle` joins the parts
+            shared = stage.contracted if attribute.kind == "lanes" else ()
+            _loop_of_stage(point, stage, attribute, (*stage.indices, *shared), left)
         elif attribute.kind == "rows" and attribute.name is not None and attribute.name.text not in stage.indices:
             point.report(_no_loop(stage, attribute.name.text, attribute.name.span, "rows", stage.indices))
         elif attribute.kind == "blocks" and attribute.value is not None:
@@ -379,7 +381,7 @@ def innermost(kernel: KernelAtPoint, stage) -> str | None:
     """The index along which the stage's tensor is contiguous."""
     home = kernel.kernel.homes.get(stage.tensor)
     order = home.attributes.get("order") if home is not None else None
-    order = order if isinstance(order, tuple) and order else stage.indices
+    order = order if isinstance(order, tuple) and sorted(order) == sorted(stage.indices) else stage.indices
     return order[-1] if order else None
 
 
