@@ -91,8 +91,12 @@ def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str
     return tuple(found)
 
 
-def situation(operator: Operator, case: Case, settings: Mapping[str, object], options: Mapping[str, object]) -> Situation:
-    """The case as a call of the operator with a place for every tensor."""
+def situation(
+    operator: Operator, case: Case, settings: Mapping[str, object], options: Mapping[str, object],
+    required: Mapping[str, tuple[int | None, ...]] = {},
+) -> Situation:  # fmt: skip
+    """The case as a call of the operator with a place for every tensor; `required` are strides that the program has
+    built in (its rule refuses other calls)."""
     sizes = {**{k: v for k, v in settings.items() if k in operator.sizes}, **case.sizes}
     given = frozenset(
         name for name, port in operator.ports.items()
@@ -103,6 +107,8 @@ def situation(operator: Operator, case: Case, settings: Mapping[str, object], op
     for name, port in operator.ports.items():
         shape = tuple(max(int(evaluate(extent, sizes)), 0) for extent in port.shape)
         layout = _layout(name, shape, case.order if port.strided else "contiguous")
+        if name in required and not layout.has(required[name]):
+            layout = Layout.bound(shape, required[name], 0 if case.order == "contiguous" else 3)
         if set(port.dtypes) & set(INTEGERS):
             storage = np.full(layout.length, -(1 << 40), np.int64)
             if name in case.integers:

@@ -27,16 +27,22 @@ class Emitter(ValueText):
     lines: list[str] = field(factory=list)
     depth: int = 1
     traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int]] = field(factory=list)
+    plain: bool = False
+    task: object = None  # the innermost of the thread loops that hold the whole function
+    loop: object = None  # the innermost loop here
+    leaves: bool = False
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
 
     def put(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
 
     def function(self, func, symbol: str) -> str:
+        self.parameters = {hash(param) for param in func.params}
         for position, param in enumerate(func.params):
             name, buffer = self.name(param), m.kind(param.ty) == "BufferType"
             ctype = "val" if m.is_float(param.dtype if buffer else param.ty.dtype) else "i64"
             self.put(f"{ctype} {'*' if buffer else ''}{name} = {'' if buffer else f'*({ctype} *)'}a[{position}];")
+        self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
         return f"static void {symbol}(void **a) {{\n" + "\n".join(self.lines) + "\n}\n"
 
@@ -72,7 +78,11 @@ class Emitter(ValueText):
         value = f"(reverse ? {v}_n - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
         self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.extent)}; {v}_i < {v}_n; {v}_i++)")
         head = f"{{ i64 {v} = {self.integer(s.min)} + {value}; (void){v};"
+        enclosing, self.loop = self.loop, s
         self.scoped(head, lambda: self.statement(s.body))
+        self.loop = enclosing
+        if s.same_as(self.task) and self.leaves:
+            self.lines[-1] = "  " * self.depth + "leave:; }"
 
     def _block(self, s) -> None:
         block, stage = s.block, self.stage
@@ -157,6 +167,15 @@ class Emitter(ValueText):
         else:
             self.put(f"i64 {name} = {self.integer(s.value)};")
 
+    def _evaluate(self, s) -> None:
+        """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has nothing to do
+        where stages run one after the other."""
+        if m.kind(s.value) == "Call" and s.value.op.name == m.LEAVE:
+            if self.task is None or not self.task.same_as(self.loop):
+                raise NoMeaning("a thread leaves inside a loop", shortened(s), self.stage, "leave before the loops")
+            self.leaves = True
+            self.put("goto leave;")
+
     def _attribute(self, s) -> None:
         if s.attr_key != "thread_extent":
             self.statement(s.body)
@@ -164,6 +183,19 @@ class Emitter(ValueText):
         v = self.name(s.node.var)
         self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.value)}; {v}_i < {v}_n; {v}_i++)")
         self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", lambda: self.statement(s.body))
+
+
+def task_loop(s, plain: bool):
+    """The innermost loop of the chain of parallel and thread loops that holds the whole function, or None. Before
+    scheduling (`plain`) the loops of the grid are still serial."""
+    found = None
+    while m.kind(s) in ("SBlockRealize", "For"):
+        if m.kind(s) == "For":
+            if int(s.kind) not in FREE_ORDER and not plain:
+                break
+            found = s
+        s = s.block.body if m.kind(s) == "SBlockRealize" else s.body
+    return found
 
 
 def _accumulates_along(loop) -> bool:
@@ -192,8 +224,9 @@ def _mentions(e, variable) -> bool:
     return any(_mentions(getattr(e, side), variable) for side in ("a", "b", "value") if hasattr(e, side) and m.kind(e) != "IntImm")
 
 
-def emit(func, inference: Inference, symbol: str) -> tuple[str, Emitter]:
-    emitter = Emitter(inference)
+def emit(func, inference: Inference, symbol: str, plain: bool = False) -> tuple[str, Emitter]:
+    """The C text of a function, and the emitter with what the text refers to."""
+    emitter = Emitter(inference, plain=plain)
     return emitter.function(func, symbol), emitter
 
 
@@ -208,5 +241,5 @@ _STATEMENTS = {
     "AllocBuffer": lambda self, s: self.allocate(s.buffer),
     "DeclBuffer": lambda self, s: None,
     "AttrStmt": Emitter._attribute,
-    "Evaluate": lambda self, s: None,
+    "Evaluate": Emitter._evaluate,
 }

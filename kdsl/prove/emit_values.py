@@ -21,6 +21,7 @@ INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "And": "&&", "Or": "||", **m.COMPAR
 class ValueText:
     inference: Inference
     names: dict[int, str] = field(factory=dict)
+    parameters: set[int] = field(factory=set)
     windows: dict[int, tuple] = field(factory=dict)  # matched buffers: source, offsets
     messages: list[str] = field(factory=list)
     literals: list[tuple[m.Literal, int]] = field(factory=list)
@@ -164,7 +165,7 @@ class ValueText:
         checked = [
             f"at({i}, {self.integer(d)}, @M{len(self.messages) - 1}@)" for i, d in zip(indices, buffer.shape)
         ]
-        if buffer.strides and m.kind(buffer.strides[0]) == "Var":  # an argument: its strides are the call's
+        if hash(buffer) in self.parameters and len(buffer.strides):  # the strides of the call
             flat = " + ".join(f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides))
         else:
             flat = "0"

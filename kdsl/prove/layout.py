@@ -26,12 +26,34 @@ class Layout:
         for place, axis in enumerate(reversed(order)):
             strides[axis] = pitch
             pitch = pitch * max(shape[axis], 1) + (gap if place == 0 else 0)
+        return cls._placed(shape, strides, pitch)
+
+    @classmethod
+    def bound(cls, shape: tuple[int, ...], required: tuple[int | None, ...], gap: int = 0) -> Layout:
+        """Axes in their own order, with the strides that the program relies on; `gap` elements at the first axis
+        from the inside whose stride is free."""
+        strides, pitch = [0] * len(shape), 1
+        for axis in reversed(range(len(shape))):
+            fixed = required[axis]
+            if fixed is None:
+                strides[axis], gap = pitch + gap, 0
+            else:
+                strides[axis] = fixed
+            pitch = max(pitch, strides[axis] * max(shape[axis], 1))
+        return cls._placed(shape, strides, pitch)
+
+    def has(self, required: tuple[int | None, ...]) -> bool:
+        """Whether these are strides that the program can be given."""
+        return all(fixed in (None, stride) for fixed, stride in zip(required, self.strides))
+
+    @classmethod
+    def _placed(cls, shape: tuple[int, ...], strides: list[int], length: int) -> Layout:
         positions = np.zeros(shape, np.int64)
         for axis, (extent, stride) in enumerate(zip(shape, strides)):
             along = [1] * len(shape)
             along[axis] = extent
             positions = positions + (np.arange(extent, dtype=np.int64) * stride).reshape(along)
-        return cls(shape, tuple(strides), max(pitch, 1), positions)
+        return cls(shape, tuple(strides), max(length, 1), positions)
 
     def unwritten(self) -> np.ndarray:
         """Storage that nothing was written to."""

@@ -32,7 +32,7 @@ def scheduled_functions(lowering: Lowering) -> list[Function]:
 
 def plain_functions(lowering: Lowering) -> list[Function]:
     """The kernels before any schedule step: the operator's graph as TIR, one sblock a stage."""
-    return [Function(f.name, f.func, f.arguments) for f in lowering.functions]
+    return [Function(f.name, f.func, f.arguments, plain=True) for f in lowering.functions]
 
 
 def _only(module):

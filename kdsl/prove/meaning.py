@@ -28,6 +28,8 @@ COMPARISONS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "
 SELECTS = {"prim.if_then_else", "tirx.if_then_else"}
 LIKELY = {"prim.likely", "tirx.likely"}
 INTEGER_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+LEAVE = "tirx.thread_return"
+BARRIERS = {"tirx.tvm_storage_sync", "tirx.cuda.syncthreads", "tirx.cuda.syncwarp"}
 LOG2E = (math.log2(math.e), float(np.float32(math.log2(math.e))))
 LN2 = (math.log(2), float(np.float32(math.log(2))))
 POWERS = {2.0: "square", 0.5: "sqrt_", -0.5: "rsqrt_"}

@@ -31,6 +31,7 @@ class Function:
     name: str
     func: object = field(repr=False)
     arguments: tuple = field(repr=False)
+    plain: bool = False  # not scheduled: the grid is still serial loops
 
 
 @frozen
@@ -74,7 +75,7 @@ class Program:
         depth = inference.levels.solve()
         texts, literals, messages, traced = [], [], [], []
         for number, f in enumerate(functions):
-            text, emitter = emit(f.func, inference, f"kernel{number}")
+            text, emitter = emit(f.func, inference, f"kernel{number}", f.plain)
             texts.append(_renumbered(text, len(messages), len(traced), emitter.literals, literals))
             messages += emitter.messages
             traced += [Traced(f.name, *entry) for entry in emitter.traced]
@@ -108,10 +109,22 @@ class Program:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
-    def level(self) -> str:
+    def level(self) -> tuple[str, ...]:
         """How much compiling is worth it: little where the tensors of a step are small."""
         largest = max((math.prod(t.shape) for t in self.traced), default=0)
         return LIGHT if largest <= SMALL_TENSOR else HEAVY
+
+    @cached_property
+    def strides(self) -> dict[str, tuple[int | None, ...]]:
+        """Strides of ports that the program has built in, which its rule requires of a call; None where any will do."""
+        found: dict[str, tuple[int | None, ...]] = {}
+        for f in self.functions:
+            for param, argument in zip(f.func.params, f.arguments):
+                if argument.kind == "tensor" and len(param.strides):
+                    new = tuple(int(s.value) if m.kind(s) == "IntImm" else None for s in param.strides)
+                    old = found.get(argument.name, new)
+                    found[argument.name] = tuple(a if a is not None else b for a, b in zip(new, old))
+        return found
 
     @property
     def exact_literals(self) -> list[Fraction]:

@@ -168,7 +168,7 @@ def prove_subject(
 
 
 def _prove_case(subject: Subject, case: Case, rng: np.random.Generator, trials: int | None) -> CaseProof | Failure:
-    place = situation(subject.operator, case, subject.settings, subject.options)
+    place = situation(subject.operator, case, subject.settings, subject.options, subject.program.strides)
     done, wanted, bound, degree = 0, 1, 1.0, 0
     while done < wanted:
         failure, redraws = None, 0

@@ -9,7 +9,11 @@ typedef uint64_t u64;
 typedef int64_t i64;
 
 #define LEVELS 8
+#ifdef RUN_FAST
 #define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
 #define EXPORT __attribute__((visibility("default")))
 
 static int reverse, tracing;
