@@ -1,8 +1,11 @@
 """Kimi Delta Attention on torch tensors: `chunk_kda` and `fused_recurrent_kda`.
 
 A call runs on a prebuilt bundle if one that fits is registered (`use_bundle`, or the environment variable
-KDSL_BUNDLES, a list of paths), else on what the compiler makes of it if it is installed. Names and meaning
-follow flash-linear-attention. The state mathematics is in float32 or better. There is no backward.
+KDSL_BUNDLES, a list of paths), else on what the compiler makes of it if it is installed; why a variant was
+refused is logged at INFO to the logger "kdsl.kda". Tensors on a GPU run code for exactly that GPU (sm_90a) if
+there is any, else other code that runs there (sm_80 on a GPU of capability 8.6), on PyTorch's current stream:
+a call does not wait for the device and can be captured into a CUDA graph. Names and meaning follow
+flash-linear-attention. The state mathematics is in float32 or better. There is no backward.
 
 With heads h = hv // (HV / H), each token does S <- diag(exp(g)) S; d = beta (v - S^T k); S <- S + k d^T;
 o = S^T q (Kimi Linear, arXiv:2510.26692).
@@ -84,7 +87,7 @@ def chunk_kda(
 
     check_values looks at the contents of cu_seqlens (it waits for the device); without it bad contents never
     reach outside the tensors. Raises ArgumentValueError, ArgumentTypeError, NoVariant, BundleError,
-    MissingTorch.
+    MissingTorch; on a GPU also CudaError and MissingCuda.
     """
     torch = torch_module()
     flags = read_flags(

@@ -81,7 +81,9 @@ def _made_with(place: Place) -> m.MadeWith:
     )
 
 
-def _machine(place: Place) -> Machine:
+def _machine(place: Place) -> Machine | None:
+    if place.value is None:
+        return None
     system, arch, features = place.fields("system", "arch", "features")
     return Machine(system.text(), arch.text(), [feature.text() for feature in features.items()])
 
@@ -106,7 +108,9 @@ def _variant(place: Place) -> m.Variant:
         kernels,
         workspace,
         verdicts,
-    ) = place.fields(
+        unit_stride,
+        alignment,
+    ) = place.filled(unit_stride=[], alignment={}).fields(
         "id",
         "target",
         "machine",
@@ -119,6 +123,8 @@ def _variant(place: Place) -> m.Variant:
         "kernels",
         "workspace",
         "verdicts",
+        "unit_stride",
+        "alignment",
     )  # fmt: skip
     return m.Variant(
         id=identity.text(r"[0-9a-f]{4,64}", "4 to 64 hexadecimal digits"),
@@ -133,6 +139,8 @@ def _variant(place: Place) -> m.Variant:
         kernels=[_kernel(kernel) for kernel in kernels.items()],
         workspace=[_workspace(buffer) for buffer in workspace.items()],
         verdicts=[_verdict(verdict) for verdict in verdicts.items()],
+        unit_stride=[name.text() for name in unit_stride.items()],
+        alignment={name: size.count() for name, size in alignment.members().items()},
     )
 
 
@@ -159,12 +167,16 @@ def _verdict(place: Place) -> m.Verdict:
     )
 
 
+_KERNEL_KEYS = ("name", "file", "symbol", "arguments", "grid", "launch")
+# What a way of launching says of a kernel beyond that.
+_LAUNCH_KEYS: dict[str, tuple[str, ...]] = {"host_range": (), "cuda": ("block", "shared_bytes")}
+
+
 def _kernel(place: Place) -> m.Kernel:
-    name, file, symbol, arguments, grid, launch = place.fields(
-        "name", "file", "symbol", "arguments", "grid", "launch"
-    )
-    way = launch.one_of(m.LAUNCH_GRIDS)
+    way = Place(place.of_type(dict).get("launch"), f"{place.path}.launch").one_of(m.LAUNCH_GRIDS)
+    name, file, symbol, arguments, grid, _, *geometry = place.fields(*_KERNEL_KEYS, *_LAUNCH_KEYS[way])
     axes = grid.fields(*m.LAUNCH_GRIDS[way])
+    block, shared_bytes = geometry or (None, None)
     return m.Kernel(
         name=name.text(),
         file=file.text(),
@@ -174,6 +186,8 @@ def _kernel(place: Place) -> m.Kernel:
             axis: size.expression(parse_number) for axis, size in zip(m.LAUNCH_GRIDS[way], axes, strict=True)
         },
         launch=way,
+        block=None if block is None else [extent.count() for extent in block.items()],
+        shared_bytes=0 if shared_bytes is None else shared_bytes.count(),
     )
 
 
@@ -200,15 +214,18 @@ def _argument(place: Place) -> m.Argument:
     return argument(*(read(value) for (_, read), value in zip(readers, values, strict=True)))
 
 
+def _machine_document(machine: Machine | None) -> dict[str, Any] | None:
+    if machine is None:
+        return None
+    return {"system": machine.system, "arch": machine.arch, "features": list(machine.features)}
+
+
 def _variant_document(variant: m.Variant) -> dict[str, Any]:
+    layout = {"unit_stride": list(variant.unit_stride), "alignment": dict(variant.alignment)}
     return {
         "id": variant.id,
         "target": variant.target,
-        "machine": {
-            "system": variant.machine.system,
-            "arch": variant.machine.arch,
-            "features": list(variant.machine.features),
-        },
+        "machine": _machine_document(variant.machine),
         "dtypes": dict(variant.dtypes),
         "options": dict(variant.options),
         "sizes": dict(variant.sizes),
@@ -218,6 +235,7 @@ def _variant_document(variant: m.Variant) -> dict[str, Any]:
         "kernels": [_kernel_document(kernel) for kernel in variant.kernels],
         "workspace": [attrs.asdict(buffer) for buffer in variant.workspace],
         "verdicts": [attrs.asdict(verdict) for verdict in variant.verdicts],
+        **{key: value for key, value in layout.items() if value},
     }
 
 
@@ -235,4 +253,5 @@ def _kernel_document(kernel: m.Kernel) -> dict[str, Any]:
         ],
         "grid": dict(kernel.grid),
         "launch": kernel.launch,
+        **{key: getattr(kernel, key) for key in _LAUNCH_KEYS[kernel.launch]},
     }

@@ -106,6 +106,10 @@ class Place:
             raise self.refuse(", ".join(found), f"exactly the keys {', '.join(names)}")
         return tuple(Place(value[name], f"{self.path}.{name}") for name in names)
 
+    def filled(self, **defaults: Any) -> Place:
+        """The same object with `defaults` for the keys that it may leave out."""
+        return Place({**defaults, **self.of_type(dict)}, self.path)
+
     def items(self) -> list[Place]:
         """The elements of an array."""
         return [Place(element, f"{self.path}[{index}]") for index, element in enumerate(self.of_type(list))]

@@ -46,8 +46,10 @@ def cpu_features(table: Path) -> tuple[str, ...]:
     return tuple(sorted(set.intersection(*rows))) if rows else ()
 
 
-def shortfall(needed: Machine, here: Machine) -> str:
-    """Why code built for `needed` cannot run on `here`, or "" if it can."""
+def shortfall(needed: Machine | None, here: Machine) -> str:
+    """Why code built for `needed` (None: for any host) cannot run on `here`, or "" if it can."""
+    if needed is None:
+        return ""
     if needed.system != here.system:
         return f"found system {here.system}, needed {needed.system}"
     if needed.arch != here.arch:

@@ -21,7 +21,10 @@ DTYPES = ("bf16", "f16", "f32", "i32", "i64")
 VERDICTS = ("holds", "fails", "unknown", "pending")
 EVIDENCE = ("proved", "field", "binary", "simulated", "measured", "unknown")
 # The size expressions that each way of launching needs in `grid`.
-LAUNCH_GRIDS: Mapping[str, tuple[str, ...]] = MappingProxyType({"host_range": ("tasks",)})
+LAUNCH_GRIDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"host_range": ("tasks",), "cuda": ("x", "y", "z")}
+)
+CUDA_TARGET = r"sm_[1-9][0-9]+[af]?"
 
 
 def _frozen_mapping(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,8 +137,10 @@ class Kernel:
     """One entry point.
 
     `file` is relative to the bundle; `grid` maps names to size expressions; `launch` names the way it is
-    called: "host_range" is a C function `void symbol(..., int64_t begin, int64_t end)` that runs tasks
-    [begin, end).
+    called. "host_range" is a C function `void symbol(..., int64_t begin, int64_t end)` in a shared library
+    that runs tasks [begin, end) of `tasks`. "cuda" is a `__global__` function in a cubin; `grid` has the
+    blocks along x, y and z (a grid without blocks launches nothing), `block` the threads of a block along
+    x, y and z, and `shared_bytes` its dynamic shared memory.
     """
 
     name: str
@@ -144,6 +149,10 @@ class Kernel:
     arguments: tuple[Argument, ...] = attrs.field(converter=tuple)
     grid: Mapping[str, str] = _mapping()
     launch: str = "host_range"
+    block: tuple[int, int, int] | None = attrs.field(
+        converter=attrs.converters.optional(tuple), default=None
+    )
+    shared_bytes: int = 0
 
 
 @attrs.frozen
@@ -182,13 +191,17 @@ class Verdict:
 class Variant:
     """One compiled specialisation of the operator.
 
-    `dtypes` maps tensors to bf16, f16, f32, i32 or i64; `options` and `sizes` are fixed in the code; `form`
-    and `choices` record the rule's; `requires` is decided at the call.
+    `target` is "cpu" or a CUDA architecture such as "sm_90a"; `machine` is the host that the code needs, None
+    for code that runs on a GPU beside any host. `dtypes` maps tensors to bf16, f16, f32, i32 or i64;
+    `options` and `sizes` are fixed in the code; `form` and `choices` record the rule's; `requires` is decided
+    at the call. `unit_stride` names the tensors whose last axis, as the kernel sees it, must have stride 1;
+    `alignment` maps a tensor to the number of bytes that its first element's address and the strides of all
+    axes but the last must be a multiple of.
     """
 
     id: str
     target: str
-    machine: Machine
+    machine: Machine | None
     dtypes: Mapping[str, str] = _mapping()
     options: Mapping[str, str | bool | int] = _mapping()
     sizes: Mapping[str, int] = _mapping()
@@ -198,6 +211,8 @@ class Variant:
     kernels: tuple[Kernel, ...] = attrs.field(converter=tuple, default=())
     workspace: tuple[Workspace, ...] = attrs.field(converter=tuple, default=())
     verdicts: tuple[Verdict, ...] = attrs.field(converter=tuple, default=())
+    unit_stride: tuple[str, ...] = attrs.field(converter=tuple, default=())
+    alignment: Mapping[str, int] = _mapping(factory=dict)
 
     @property
     def optional_tensors(self) -> frozenset[str]:

@@ -3,7 +3,9 @@
 from kdsl.runtime.errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    CudaError,
     LaunchError,
+    MissingCuda,
     MissingTorch,
     NoVariant,
 )
@@ -15,7 +17,9 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "CallRequest",
+    "CudaError",
     "LaunchError",
+    "MissingCuda",
     "MissingTorch",
     "NoVariant",
     "Program",

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from kdsl.runtime.errors import ArgumentTypeError, ArgumentValueError, MissingTorch
-from kdsl.runtime.launchers import TARGETS
+from kdsl.runtime.targets import TARGETS
 from kdsl.runtime.tensor import TensorView
 
 SAFE_LOWER_BOUND = -5.0
@@ -272,4 +272,4 @@ def read_target(torch: ModuleType, tensors: Mapping[str, Any]) -> str:
         raise ArgumentValueError(
             "q", f"device {device}", f"a device of type {', '.join(TARGETS)}", "move the tensors with .cpu()"
         )
-    return TARGETS[device.type](device)
+    return TARGETS[device.type](torch, device)

@@ -95,8 +95,8 @@ def _cu_seqlens(torch: ModuleType, given: Any, sizes: dict[str, int], check_valu
     """cu_seqlens as contiguous int64 that starts with 0, does not decrease and ends with T, or None.
 
     Good values come out as they are. Bad ones are an error with `check_values`; without it they are brought
-    into range without looking at them, so that no kernel leaves its tensors and every element of o is
-    written.
+    into range where they are, without waiting for the device, so that no kernel leaves its tensors and every
+    element of o is written.
     """
     if given is None:
         return None
@@ -127,8 +127,8 @@ def _cu_seqlens(torch: ModuleType, given: Any, sizes: dict[str, int], check_valu
         _check_boundaries(given.tolist(), length)
     safe = given.to(torch.int64).clamp(0, length)
     safe = safe.cummax(0).values
-    safe[0] = 0
-    safe[-1] = length
+    safe[:1].fill_(0)
+    safe[-1:].fill_(length)
     return safe
 
 

@@ -149,8 +149,10 @@ def _overlaps(tensor: Any) -> bool:
 def _indices(
     torch: ModuleType, given: Any, sizes: dict[str, int], slot_zero_is_real: bool, check_values: bool
 ) -> Any:
-    """ssm_state_indices as contiguous int64 [N, W], or None. An index beyond the pool becomes -1: a skipped
-    row.
+    """ssm_state_indices as int64 [N, W], or None.
+
+    An index beyond the pool is that of a skipped row, by the operator's definition. On the host it becomes -1
+    all the same; a GPU would spend a launch on it that costs as much as the decoding of a small batch.
     """
     if given is None:
         sizes["W"] = 1
@@ -167,9 +169,12 @@ def _indices(
     if check_values:
         _check_slots(given.tolist(), slots, slot_zero_is_real)
     indices = given.to(torch.int64)
-    indices = torch.where(indices < slots, indices, -1).contiguous()
-    sizes["W"] = 1 if indices.dim() == 1 else indices.shape[1]
-    return indices.view(rows, sizes["W"])
+    if indices.device.type == "cpu":
+        indices = torch.where(indices < slots, indices, -1)
+    if indices.dim() == 1:
+        indices = indices[:, None]
+    sizes["W"] = indices.shape[1]
+    return indices.contiguous()
 
 
 def _check_slots(table: list[Any], slots: int, slot_zero_is_real: bool) -> None:
@@ -195,7 +200,9 @@ def _check_slots(table: list[Any], slots: int, slot_zero_is_real: bool) -> None:
 
 
 def _accepted(torch: ModuleType, given: Any, indices: Any, sizes: dict[str, int], check_values: bool) -> Any:
-    """num_accepted_tokens as contiguous int64 [N], each brought into 1 to W, or None."""
+    """num_accepted_tokens as contiguous int64 [N], or None; on the host each is brought into 1 to W, as the
+    operator's definition does.
+    """
     if given is None:
         return None
     check_dtype("num_accepted_tokens", given, (torch.int32, torch.int64), "convert it with .to(torch.int64)")
@@ -216,4 +223,5 @@ def _accepted(torch: ModuleType, given: Any, indices: Any, sizes: dict[str, int]
                     f"1 to T = {sizes['W']}",
                     "correct the count",
                 )
-    return given.to(torch.int64).clamp(1, sizes["W"]).contiguous()
+    accepted = given.to(torch.int64).contiguous()
+    return accepted.clamp(1, sizes["W"]) if accepted.device.type == "cpu" else accepted

@@ -50,6 +50,85 @@ class LaunchError(RuntimeError):
 
 
 @attrs.define(slots=False)
+class CudaError(RuntimeError):
+    """A call of the CUDA driver that failed. `what` was being done; `name` and `text` are the driver's.
+
+    Kernels run after the call that launches them has returned, so a call can also report what an earlier
+    kernel did.
+    """
+
+    call: str
+    status: int
+    name: str
+    text: str
+    what: str
+
+    @property
+    def sticky(self) -> bool:
+        """Whether the device's context is lost: every later call of this process fails too."""
+        return self.name in _STICKY
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        if self.sticky:
+            return (
+                "this kernel or an earlier one did something illegal, and the process cannot use the device "
+                "any more; find it with compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1"
+            )
+        return _REMEDIES.get(self.name, "check the driver's version and that the device is free")
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.call} returned {self.name} ({self.status}: {self.text}); {self.remedy}"
+
+
+_STICKY = frozenset(
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "ILLEGAL_ADDRESS",
+        "LAUNCH_TIMEOUT",
+        "ASSERT",
+        "HARDWARE_STACK_ERROR",
+        "ILLEGAL_INSTRUCTION",
+        "MISALIGNED_ADDRESS",
+        "INVALID_ADDRESS_SPACE",
+        "INVALID_PC",
+        "LAUNCH_FAILED",
+        "ECC_UNCORRECTABLE",
+        "UNKNOWN",
+    )
+)
+_OTHER_CODE = "build the bundle for this device with `kdsl lower --target`"
+_REMEDIES = {
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": _OTHER_CODE,
+    "CUDA_ERROR_INVALID_IMAGE": "the file is no cubin; rebuild the bundle with `kdsl lower`",
+    "CUDA_ERROR_INVALID_SOURCE": "the file is no cubin; rebuild the bundle with `kdsl lower`",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "update the driver, or " + _OTHER_CODE,
+    "CUDA_ERROR_NOT_FOUND": "the file lacks the kernel; rebuild the bundle with `kdsl lower`",
+    "CUDA_ERROR_OUT_OF_MEMORY": "free memory of the device, or make the call smaller",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "the block needs more registers or shared memory than there are; "
+    "rebuild the bundle with a smaller block",
+    "CUDA_ERROR_INVALID_VALUE": "the device does not take this geometry; " + _OTHER_CODE,
+    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED": "call once before the capture of the graph, and capture again",
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "call once before the capture of the graph, and capture again",
+}
+
+
+@attrs.define(slots=False)
+class MissingCuda(RuntimeError):
+    """Tensors on a GPU need the CUDA driver."""
+
+    library: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"found no CUDA driver ({self.library}: {self.found}); needed the one that comes with the NVIDIA "
+            "driver, version 525 or later; install it, or move the tensors with .cpu()"
+        )
+
+
+@attrs.define(slots=False)
 class MissingTorch(ImportError):
     """The functions on tensors need PyTorch."""
 

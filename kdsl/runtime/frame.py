@@ -16,14 +16,15 @@ Reader = Callable[["Frame"], Any]
 
 @attrs.frozen(eq=False)
 class Frame:
-    """One launch: the tensors given, sizes, scalars, addresses of the workspaces, and the number of
-    threads.
+    """One launch: the tensors given, sizes, scalars, addresses of the workspaces, the device as PyTorch
+    writes it, and the number of threads on the host.
     """
 
     tensors: Mapping[str, TensorView]
     sizes: Mapping[str, int]
     scalars: Mapping[str, float]
     workspaces: Mapping[str, int]
+    device: str
     threads: int
 
 
@@ -42,7 +43,7 @@ def reader(argument: m.Argument) -> Reader:
     """The function that reads the argument's value from a frame; 0 for the grid's begin and end."""
     match argument:
         case m.TensorArgument(name=name):
-            return lambda frame: view.pointer if (view := frame.tensors.get(name)) is not None else None
+            return lambda frame: view.pointer if (view := frame.tensors.get(name)) is not None else 0
         case m.StrideArgument(tensor=name, axis=axis):
             return lambda frame: view.strides[axis] if (view := frame.tensors.get(name)) is not None else 0
         case m.WorkspaceArgument(name=name):

@@ -11,18 +11,17 @@ from kdsl.bundle.expression import Expression, parse_number
 from kdsl.bundle.load import Bundle
 from kdsl.runtime.errors import LaunchError
 from kdsl.runtime.frame import Frame
-from kdsl.runtime.launchers import LAUNCHERS
+from kdsl.runtime.launchers import LAUNCHERS, Memory
 from kdsl.runtime.tensor import TensorView
 from kdsl.runtime.threads import thread_count
-from kdsl.runtime.workspace import Workspace, allocate
 
 
 @attrs.frozen(eq=False)
 class Program:
-    """A variant whose code is loaded.
+    """A variant whose code is at hand.
 
-    `tensors` has (name, dtype, optional) for every tensor; `sizes` and `scalars` are the names a launch
-    needs.
+    `device` is the type of device it runs on; `tensors` has (name, dtype, optional) for every tensor; `sizes`
+    and `scalars` are the names a launch needs; `allocate(bytes, device)` takes memory for its workspaces.
     """
 
     bundle: Bundle
@@ -32,12 +31,13 @@ class Program:
     sizes: frozenset[str]
     scalars: frozenset[str]
     workspaces: tuple[tuple[str, Expression], ...]
+    allocate: Callable[[int, str], Memory]
     kernels: tuple[Callable[[Frame], None], ...]
 
 
 def open_variant(bundle: Bundle, variant: m.Variant) -> Program:
-    """Load the code of a variant of `bundle`. Raises LaunchError if a library does not load or lacks its
-    symbol.
+    """Make a variant of `bundle` ready to run. Raises LaunchError if a file cannot be read, or if a library
+    does not load or lacks its symbol.
     """
     ways = [LAUNCHERS[kernel.launch] for kernel in variant.kernels]
     optional = variant.optional_tensors
@@ -53,6 +53,7 @@ def open_variant(bundle: Bundle, variant: m.Variant) -> Program:
         sizes=frozenset(names).union(*(size.names for size in (*grids, *(size for _, size in workspaces)))),
         scalars=frozenset(argument.name for argument in arguments if isinstance(argument, m.ScalarArgument)),
         workspaces=workspaces,
+        allocate=ways[0].allocate,
         kernels=tuple(
             way.prepare(bundle.file(kernel.file), kernel)
             for way, kernel in zip(ways, variant.kernels, strict=True)
@@ -68,21 +69,23 @@ def launch(
     given: Mapping[str, bool] | None = None,
     threads: int | None = None,
 ) -> None:
-    """Run all kernels of a variant in order and wait for them.
+    """Run all kernels of a variant in order: on the host and wait for them, or enqueue them on PyTorch's
+    current stream of the tensors' GPU.
 
     `tensors` has the tensors that are given, inputs and outputs alike; `given`, if passed, has to say the
-    same of the optional ones. `threads` defaults to KDSL_THREADS, else the CPUs of this process. The shapes
-    are the caller's word: a kernel reads what `sizes` and the strides say. Raises LaunchError,
-    ExpressionError.
+    same of the optional ones. `threads` of the host defaults to KDSL_THREADS, else the CPUs of this process.
+    The shapes are the caller's word: a kernel reads what `sizes` and the strides say. Raises LaunchError,
+    ExpressionError; for a GPU also CudaError, MissingCuda and torch.OutOfMemoryError.
     """
-    _check(program, tensors, sizes, scalars, given)
+    device = _check(program, tensors, sizes, scalars, given)
     needed = {name: _bytes(program, name, size, sizes) for name, size in program.workspaces}
-    memory: dict[str, Workspace] = {}
+    memory: dict[str, Memory] = {}
     try:
         for name, size in needed.items():
-            memory[name] = allocate(size)
+            memory[name] = program.allocate(size, device)
         addresses = {name: workspace.address for name, workspace in memory.items()}
-        frame = Frame(tensors, sizes, scalars, addresses, thread_count() if threads is None else threads)
+        workers = thread_count() if threads is None and program.device == "cpu" else threads or 1
+        frame = Frame(tensors, sizes, scalars, addresses, device, workers)
         for kernel in program.kernels:
             kernel(frame)
     finally:
@@ -109,8 +112,9 @@ def _check(
     sizes: Mapping[str, int],
     scalars: Mapping[str, float],
     given: Mapping[str, bool] | None,
-) -> None:
-    seen = 0
+) -> str:
+    """Check a launch against the program and return the device that its tensors are on."""
+    seen, device = 0, ""
     for name, dtype, optional in program.tensors:
         view = tensors.get(name)
         if view is None:
@@ -122,10 +126,13 @@ def _check(
                 raise LaunchError(
                     program.variant.id, name, view.dtype, dtype, "convert it or pick another variant"
                 )
-            if view.device.partition(":")[0] != program.device:
-                raise LaunchError(
-                    program.variant.id, name, f"device {view.device}", program.device, "move it there"
-                )
+            if view.device != device:
+                if device or view.device.partition(":")[0] != program.device:
+                    needed = f"{device}, where the others are" if device else program.device
+                    raise LaunchError(
+                        program.variant.id, name, f"device {view.device}", needed, "move it there"
+                    )
+                device = view.device
         if optional and given is not None and bool(given.get(name)) != (view is not None):
             raise LaunchError(
                 program.variant.id,
@@ -142,3 +149,4 @@ def _check(
         if not needed <= have.keys():
             missing = ", ".join(sorted(needed - have.keys()))
             raise LaunchError(program.variant.id, missing, f"no {what}", f"a {what} of this name", "give it")
+    return device or program.device

@@ -15,7 +15,10 @@ from kdsl.bundle.expression import Expression
 from kdsl.bundle.machine import Machine, shortfall
 from kdsl.bundle.manifest import Variant
 from kdsl.runtime.errors import ArgumentTypeError
-from kdsl.runtime.tensor import TensorView
+from kdsl.runtime.targets import acceptable_targets
+from kdsl.runtime.tensor import ITEM_BYTES, TensorView
+
+STATES = ("initial_state", "final_state", "pool")
 
 
 def _mapping() -> Any:
@@ -26,9 +29,10 @@ def _mapping() -> Any:
 class CallRequest:
     """What a variant has to fit.
 
-    `dtypes` has every tensor that is given or asked for, outputs too; `options` the static options by name;
-    `sizes` all sizes of the call; `given` the optional tensors with whether they are there. Raises
-    ArgumentTypeError if the initial and the final state differ in dtype.
+    `target` is the device's own ("cpu", "sm_90a"), though code for another target may run there; `dtypes` has
+    every tensor that is given or asked for, outputs too; `options` the static options by name; `sizes` all
+    sizes of the call; `given` the optional tensors with whether they are there. Raises ArgumentTypeError if
+    the initial and the final state differ in dtype.
     """
 
     operator: str
@@ -69,7 +73,7 @@ class Call:
 
     @property
     def static_key(self) -> tuple[Any, ...]:
-        """Equal for calls that differ only in what `dynamic_refusal` looks at."""
+        """Equal for calls that differ only in what `dynamic_refusal` and `layout_refusal` look at."""
         sizes = self.sizes
         return (
             self.operator,
@@ -92,7 +96,7 @@ def static_refusal(operator: str, variant: Variant, request: CallRequest, here: 
     """
     if operator != request.operator:
         return f"the call is {request.operator}, the bundle has {operator}"
-    if variant.target != request.target:
+    if variant.target not in acceptable_targets(request.target):
         return f"the call runs on {request.target}, the variant on {variant.target}"
     if reason := shortfall(variant.machine, here):
         return reason
@@ -144,4 +148,40 @@ def dynamic_refusal(
         if not holds:
             found = ", ".join(f"{name} = {sizes[name]}" for name in sorted(claim.names))
             return f"{found}, the variant needs {claim.text}: {otherwise}"
+    return ""
+
+
+def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
+    """Why a variant cannot read tensors laid out like these, or "".
+
+    Axes of length 1 have no stride, and a tensor without elements has no layout.
+    """
+    for name in variant.unit_stride:
+        view = tensors.get(name)
+        if view is not None and view.strides and view.strides[-1] != 1 and _extended(view, -1):
+            found = f"{name} has strides {list(view.strides)}, the variant needs stride 1 on the last axis"
+            return f"{found}: call {name}.contiguous(){_other_layout(name, view)}"
+    for name, size in variant.alignment.items():
+        view = tensors.get(name)
+        if view is None or 0 in view.shape:
+            continue
+        if view.pointer % size:
+            found = f"{name} starts {view.pointer % size} bytes past a multiple of {size}"
+            return f"{found}, the variant needs it on one: call {name}.clone()"
+        item = ITEM_BYTES[view.dtype]
+        for axis in range(len(view.strides) - 1):
+            if view.strides[axis] * item % size and _extended(view, axis):
+                found = f"{name} has strides {list(view.strides)} in elements of {item} bytes"
+                needed = f"the variant needs all but the last in multiples of {size} bytes"
+                return f"{found}, {needed}: call {name}.contiguous(){_other_layout(name, view)}"
+    return ""
+
+
+def _extended(view: TensorView, axis: int) -> bool:
+    return view.shape[axis] > 1 and 0 not in view.shape
+
+
+def _other_layout(name: str, view: TensorView) -> str:
+    if name in STATES and view.strides[-2] == 1:
+        return ", and pass states as [.., K, V], without state_v_first"
     return ""

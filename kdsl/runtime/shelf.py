@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -18,7 +18,8 @@ from kdsl.bundle.machine import this_machine
 from kdsl.bundle.manifest import Variant
 from kdsl.runtime.errors import NoVariant
 from kdsl.runtime.launch import Program, open_variant
-from kdsl.runtime.request import Call, CallRequest, dynamic_refusal, static_refusal
+from kdsl.runtime.request import Call, CallRequest, dynamic_refusal, layout_refusal, static_refusal
+from kdsl.runtime.targets import acceptable_targets
 
 BUNDLES_VARIABLE = "KDSL_BUNDLES"
 _log = logging.getLogger("kdsl.kda")
@@ -48,9 +49,11 @@ class Candidate:
         """Why it takes no call of the request's static key, or ""."""
         return static_refusal(self.bundle.manifest.operator, self.variant, request, this_machine())
 
-    def refuses_sizes(self, sizes: Mapping[str, int]) -> str:
-        """Why it does not take these sizes, or ""."""
-        return dynamic_refusal(self.variant, self.claims, sizes)
+    def refuses_call(self, call: Call) -> str:
+        """Why it does not take this call among those of its static key, or ""."""
+        return dynamic_refusal(self.variant, self.claims, call.sizes) or layout_refusal(
+            self.variant, call.tensors
+        )
 
 
 class Shelf:
@@ -107,6 +110,8 @@ class Shelf:
             program = self._at_hand(call)
             if program is None:
                 remedy = f"the compiler returned {path}, which does not take its own call; report this"
+                if any(layout_refusal(candidate.variant, call.tensors) for candidate in self._all()):
+                    remedy = "no rule reads tensors laid out like these; do as the refusals above say"
                 raise NoVariant(str(request), tuple(self._refusals(call)), remedy)
             return program
 
@@ -116,7 +121,7 @@ class Shelf:
         if candidates is None:
             candidates = self._admit(key, call.request())
         for candidate in candidates:
-            reason = candidate.refuses_sizes(call.sizes)
+            reason = candidate.refuses_call(call)
             if not reason:
                 return self._open(candidate)
             _log.info("%s refused: %s", candidate.name, reason)
@@ -140,6 +145,9 @@ class Shelf:
                     _log.info("%s refused: %s", candidate.name, reason)
                 else:
                     admitted.append(candidate)
+            # Best code first; among equals the order of registration stays.
+            best = acceptable_targets(request.target).index
+            admitted.sort(key=lambda candidate: best(candidate.variant.target))
             self._candidates[key] = tuple(admitted)
             return self._candidates[key]
 
@@ -159,7 +167,7 @@ class Shelf:
     def _refusals(self, call: Call) -> list[str]:
         request = call.request()
         return [
-            f"{candidate.name}: {candidate.refuses(request) or candidate.refuses_sizes(call.sizes)}"
+            f"{candidate.name}: {candidate.refuses(request) or candidate.refuses_call(call)}"
             for candidate in self._all()
         ]
 

@@ -1,4 +1,6 @@
-"""Memory that lives for one launch, filled with NaN on request so that tests see what is read unwritten."""
+"""Memory of the host that lives for one launch, filled with NaN on request so that tests see what is read
+unwritten.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import attrs
 
 POISON_VARIABLE = "KDSL_POISON"
 # All bits set: NaN as bf16, f16 and f32, -1 as an integer.
-_POISON_BYTE = 0xFF
+POISON_BYTE = 0xFF
 ALIGNMENT = 64
 
 # Python's own names for malloc and free, on every system. malloc keeps freed memory, so that a loop of calls
@@ -35,8 +37,8 @@ def poisoned() -> bool:
     return os.environ.get(POISON_VARIABLE) == "1"
 
 
-def allocate(size: int) -> Workspace:
-    """`size` bytes of unknown content. Raises MemoryError."""
+def allocate(size: int, device: str = "cpu") -> Workspace:
+    """`size` bytes of unknown content on the host, whatever its `device` is called. Raises MemoryError."""
     block = _malloc(size + ALIGNMENT) if size < 2**62 else None
     if block is None:
         raise MemoryError(
@@ -44,5 +46,5 @@ def allocate(size: int) -> Workspace:
         )
     address = -(-block // ALIGNMENT) * ALIGNMENT
     if poisoned():
-        ctypes.memset(address, _POISON_BYTE, size)
+        ctypes.memset(address, POISON_BYTE, size)
     return Workspace(address, block)

@@ -44,6 +44,23 @@ def make_variant(**changes) -> m.Variant:
     return attrs.evolve(variant, **changes)
 
 
+def make_cuda_variant(**changes) -> m.Variant:
+    """The same kernel for a GPU: no range of tasks, a grid and a block instead."""
+    host = make_variant()
+    kernel = attrs.evolve(
+        host.kernels[0],
+        arguments=host.kernels[0].arguments[:-2],
+        grid={"x": "N * HV", "y": "ceildiv(T, 64)", "z": "1"},
+        launch="cuda",
+        block=(128, 2, 1),
+        shared_bytes=98304,
+    )
+    variant = attrs.evolve(
+        host, id="cd90", target="sm_90a", machine=None, kernels=[kernel], unit_stride=["q"]
+    )
+    return attrs.evolve(variant, **{"alignment": {"q": 16}, **changes})
+
+
 def make_manifest(*variants: m.Variant, files=None) -> m.Manifest:
     return m.Manifest(
         kdsl="0.1.0",
@@ -58,6 +75,11 @@ def make_manifest(*variants: m.Variant, files=None) -> m.Manifest:
 @pytest.fixture
 def variant():
     return make_variant
+
+
+@pytest.fixture
+def cuda_variant():
+    return make_cuda_variant
 
 
 @pytest.fixture

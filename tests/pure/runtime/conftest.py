@@ -14,11 +14,15 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+import torch
 
 import kdsl
 from kdsl import kda
 from kdsl.bundle import manifest as m
 from kdsl.bundle import this_machine, write_bundle
+from kdsl.runtime import cuda_driver
+
+from .fake_cuda import FakeLibrary, as_cuda, kernel_text
 
 HERE = Path(__file__).parent
 FLAGS = ["-O2", "-shared", "-fPIC", "-ffp-contract=off"]
@@ -143,24 +147,65 @@ def build_kda(gcc):
 
     def build(path, operator, dtypes, options, sizes=None, **changes):
         dtypes = full_dtypes(operator, dtypes, options)
-        state = dtypes["pool" if operator == "kda.decode" else "initial_state"]
-        kinds = {"Q": dtypes["q"], "G": dtypes["g"], "BETA": dtypes["beta"], "STATE": state}
-        flags = [f"-D{name}_DTYPE={dtype.upper()}" for name, dtype in kinds.items()]
-        flags.append(f"-DGATE={GATES.index(options['gate'])}")
-        for macro, option in (
-            ("L2NORM", "use_qk_l2norm_in_kernel"),
-            ("SIGMOID", "use_beta_sigmoid_in_kernel"),
-            ("NEG_EIGVAL", "allow_neg_eigval"),
-            ("SLOT_ZERO_IS_REAL", "slot_zero_is_real"),
-        ):
-            flags.append(f"-D{macro}={int(options.get(option, False))}")
-        source = "kda_decode.c" if operator == "kda.decode" else "kda_chunk.c"
-        library = gcc((HERE / source).read_text(), *flags)
-        sizes = {} if sizes is None else sizes
-        variant = kda_variant(operator, "lib/all.so", dtypes, options, sizes, **changes)
+        library = gcc(kda_source(operator), *kda_flags(operator, dtypes, options))
+        variant = kda_variant(operator, "lib/all.so", dtypes, options, sizes or {}, **changes)
         return write_bundle(path, simple_manifest(operator, variant), {"lib/all.so": library})
 
     return build
+
+
+def kda_source(operator):
+    return (HERE / ("kda_decode.c" if operator == "kda.decode" else "kda_chunk.c")).read_text()
+
+
+def kda_flags(operator, dtypes, options):
+    state = dtypes["pool" if operator == "kda.decode" else "initial_state"]
+    kinds = {"Q": dtypes["q"], "G": dtypes["g"], "BETA": dtypes["beta"], "STATE": state}
+    flags = [f"-D{name}_DTYPE={dtype.upper()}" for name, dtype in kinds.items()]
+    flags.append(f"-DGATE={GATES.index(options['gate'])}")
+    for macro, option in (
+        ("L2NORM", "use_qk_l2norm_in_kernel"),
+        ("SIGMOID", "use_beta_sigmoid_in_kernel"),
+        ("NEG_EIGVAL", "allow_neg_eigval"),
+        ("SLOT_ZERO_IS_REAL", "slot_zero_is_real"),
+    ):
+        flags.append(f"-D{macro}={int(options.get(option, False))}")
+    return flags
+
+
+@pytest.fixture(scope="session")
+def build_cuda(gcc):
+    """Write a bundle of stand-in cubins: build_cuda(path, operator, dtypes, options, targets, **changes of
+    the variants, as `as_cuda` takes them).
+    """
+
+    def build(path, operator, dtypes, options, targets=("sm_90a",), sizes=None, **changes):
+        dtypes = full_dtypes(operator, dtypes, options)
+        host = kda_variant(operator, "lib/all.so", dtypes, options, sizes or {})
+        text = kernel_text(kda_source(operator), "kdsl_all", host.kernels[0].arguments[:-2])
+        library = gcc(text, *kda_flags(operator, dtypes, options))
+        variants = [
+            as_cuda(host, target, **{"id": f"{host.id}{number:02x}", **changes})
+            for number, target in enumerate(targets)
+        ]
+        return write_bundle(path, simple_manifest(operator, *variants), {"lib/all.cubin": library})
+
+    return build
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """The library of a stand-in driver, for a GPU of capability 9.0 unless `gpu.capability` is changed."""
+    library = FakeLibrary(tmp_path)
+    library.capability = (9, 0)
+    monkeypatch.setattr(cuda_driver, "_opened", cuda_driver.Driver(library))
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: library.capability)
+    monkeypatch.setattr(
+        torch.cuda, "current_stream", lambda index: types.SimpleNamespace(cuda_stream=0x5000 + index)
+    )
+    library.calls.clear()
+    return library
 
 
 @pytest.fixture(scope="session")
