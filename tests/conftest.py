@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -26,3 +27,17 @@ def golden(request):
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+def pytest_configure(config):
+    """Bundles that tests build go into a folder of this run, shared by its workers; never the user's cache.
+
+    KDSL_TEST_CACHE names a folder that stays, for quick reruns: its keys hold everything that makes a bundle.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    kept = os.environ.get("KDSL_TEST_CACHE")
+    if kept is None:
+        folder = tempfile.TemporaryDirectory(prefix="kdsl-test-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+    os.environ["KDSL_CACHE_DIR"] = kept if kept is not None else folder.name
