@@ -1,8 +1,8 @@
-"""asm statements as calls: `asm("OPCODE %0, [%1];" : "=r"(a) : "r"(b))` becomes `ptx::OPCODE(o0, o1)` on temporaries.
+"""asm statements as calls: `asm("OPCODE %0, [%1];" : "=r"(a) : "r"(b))` becomes `ptx::OPCODE(o0, o1)` on
+temporaries.
 
-So the instructions that a device would execute are executed, operand by operand, and a wrong address inside an
-intrinsic is seen like any other. `device/ptx.h` says which opcodes there are.
-"""
+So the instructions that a device would execute are executed, operand by operand, and a wrong address inside
+an intrinsic is seen like any other. `device/ptx.h` says which opcodes there are."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s*(?:volatile|__volatile__))?\s
 _LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
 _OPERAND = re.compile(r'\s*(?:\[\w+\]\s*)?"([^"]*)"\s*\(')
 _REGISTER_TYPE = {
-    "pred": "bool", "b16": "uint16_t", "u16": "uint16_t", "s16": "uint16_t", "b32": "uint32_t", "u32": "uint32_t",
-    "s32": "uint32_t", "f16x2": "uint32_t", "b64": "uint64_t", "u64": "uint64_t", "s64": "uint64_t", "f32": "float",
+    "pred": "bool", "f32": "float", "f16x2": "uint32_t",
+    "b16": "uint16_t", "u16": "uint16_t", "s16": "uint16_t",
+    "b32": "uint32_t", "u32": "uint32_t", "s32": "uint32_t",
+    "b64": "uint64_t", "u64": "uint64_t", "s64": "uint64_t",
 }  # fmt: skip
-_CONSTRAINT = {"r": ("uint32_t", "word"), "f": ("float", ""), "l": ("auto", "wide"), "h": ("uint16_t", "halfword"),
-               "n": ("auto", "")}  # fmt: skip
+_CONSTRAINT = {  # the type of its temporary, and how an expression becomes one
+    "r": ("uint32_t", "word"), "f": ("float", ""), "l": ("auto", "wide"), "h": ("uint16_t", "halfword"),
+    "n": ("auto", ""),
+}  # fmt: skip
 _OUTPUT_TYPE = {"r": "uint32_t", "f": "float", "l": "uint64_t", "h": "uint16_t"}
 
 
@@ -68,7 +72,10 @@ def _parse(body: str, line: int) -> Statement:
     sections = split(body, ":")
     template = "".join(_LITERAL.findall(sections[0]))
     template = re.sub(r"\\[nrt]", " ", template).replace("%%", "%")
-    operands = [tuple(_operand(part, line) for part in split(section, ",") if part.strip()) for section in sections[1:3]]
+    operands = [
+        tuple(_operand(part, line) for part in split(section, ",") if part.strip())
+        for section in sections[1:3]
+    ]
     outputs, inputs = (*operands, (), ())[:2]
     return Statement(template, outputs, inputs, line)
 
@@ -116,7 +123,11 @@ def _instruction(text: str, statement: Statement) -> str:
     if name not in known_opcodes():
         remedy = f"give `{name}` a function in kdsl/emulate/device/ptx.h"
         raise CannotEmulate(Refusal(f"the PTX instruction `{opcode}`", remedy, statement.line))
-    arguments = ", ".join(_argument(part.strip(), statement) for part in re.sub(r"[{}\[\]]", "", operands).split(",") if part.strip())
+    arguments = ", ".join(
+        _argument(part.strip(), statement)
+        for part in re.sub(r"[{}\[\]]", "", operands).split(",")
+        if part.strip()
+    )
     condition = f"if ({negated}kdsl_{predicate}) " if predicate else ""
     return f"{condition}ptx::{name}({arguments});"
 

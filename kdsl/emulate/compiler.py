@@ -109,7 +109,9 @@ def _refusal(errors: str) -> Refusal:
     line, message = int(found[1]), found[2]
     missing = _MISSING.search(message)
     if missing:
-        return Refusal(f"`{missing[1] or missing[2]}`", "kdsl/emulate/device has no function or type of that name", line)
+        return Refusal(
+            f"`{missing[1] or missing[2]}`", "kdsl/emulate/device has no function or type of that name", line
+        )
     return Refusal(f"C++ that does not compile: {message}", line=line)
 
 
@@ -139,7 +141,9 @@ def _writable(place: Path) -> Path:
         own = Path(tempfile.gettempdir()) / f"kdsl-emulators-{os.getuid()}"
         own.mkdir(mode=0o700, exist_ok=True)
         if own.stat().st_uid != os.getuid():
-            raise CannotEmulate(Refusal(f"no folder for compiled emulators: {own} is another user's")) from None
+            raise CannotEmulate(
+                Refusal(f"no folder for compiled emulators: {own} is another user's")
+            ) from None
         return own
 
 
@@ -149,9 +153,9 @@ def _folder() -> Path:
 
 def _evict(place: Path, kept: Path) -> None:
     with contextlib.suppress(OSError):
-        entries = sorted((e for e in place.iterdir() if e.is_file()), key=lambda e: e.stat().st_mtime, reverse=True)
+        entries = sorted(
+            (e for e in place.iterdir() if e.is_file()), key=lambda e: e.stat().st_mtime, reverse=True
+        )
         for entry in entries[KEPT:]:
             if entry != kept:
                 entry.unlink(missing_ok=True)
-
-

@@ -19,10 +19,11 @@ SENTENCES = {
     "one thread would do",
     "uninitialised": "read of {where}, which nothing has written",
     "out_of_bounds": "{detail} of {bytes} bytes at byte {offset} of {array}, which is outside of it",
-    "misaligned": "{detail} of {bytes} bytes at byte {offset} of {array}: the address is no multiple of {bytes}",
+    "misaligned": "{detail} of {bytes} bytes at byte {offset} of {array}: no multiple of {bytes}",
     "changed_input": "write to {where}, which is an input",
     "unwritten": "{bytes} bytes of the output {array} were never written, the first at byte {offset}",
-    "divergence": "thread waits at {waits_at} for thread {other_thread}, which is at {other_at} (line {other_line})",
+    "divergence": "thread waits at {waits_at} for thread {other_thread}, which is at {other_at} "
+    "(line {other_line})",
     "absent_lane": "shuffle from lane {offset}, which takes no part in it",
     "hang": "still running at the end of the time allowed",
     "crash": "the program faulted{fault}",
@@ -34,9 +35,8 @@ SENTENCES = {
 class Finding:
     """One thing that is wrong, at a line of the CUDA text; `times` counts the same thing at the same place.
 
-    `offset` and `bytes` are of the access in `array`. `line` is None for what no line did. Blocks and threads are
-    (x, y, z), None where nobody is named; `other_thread` of a race with another block is None too.
-    """
+    `offset` and `bytes` are of the access in `array`. `line` is None for what no line did. Blocks and threads
+    are (x, y, z), None where nobody is named; `other_thread` of a race with another block is None too."""
 
     kind: str
     kernel: str
@@ -65,14 +65,15 @@ class Finding:
         if self.kind == "out_of_bounds" and self.array == "registers":
             return f"element {self.offset} of a local array of {self.bytes}"
         first, _, second = self.detail.partition("-after-")
+        did = "wrote" if second == "write" else "read"
         whose = "another block" if self.other_thread is None else f"thread {self.other_thread}"
         waits_at, _, other_at = self.detail.partition("|")
         return SENTENCES[self.kind].format(
             access=self.detail, what=first, where=f"byte {self.offset} of {self.array}",
-            other_did=f"that {whose} {'wrote' if second == 'write' else 'read'} on line {self.other_line}",
-            whose=whose, other_line=self.other_line, other_thread=self.other_thread, array=self.array, offset=self.offset,
-            bytes=self.bytes, detail=self.detail, waits_at=waits_at, other_at=other_at or "another place",
-            fault=f" ({self.detail})" if self.detail else "",
+            other_did=f"that {whose} {did} on line {self.other_line}",
+            whose=whose, other_line=self.other_line, other_thread=self.other_thread, array=self.array,
+            offset=self.offset, bytes=self.bytes, detail=self.detail, waits_at=waits_at,
+            other_at=other_at or "another place", fault=f" ({self.detail})" if self.detail else "",
         )  # fmt: skip
 
 
@@ -80,9 +81,9 @@ class Finding:
 class SharedTraffic:
     """The shared-memory accesses of one line: `access` is load, store, ldmatrix, stmatrix or cp.async.
 
-    `bytes` are of one lane, `instructions` of a whole warp. `wavefronts` is what they took, `ideal` what the words
-    they touched would take without conflicts; `worst` and `worst_ideal` are those of the worst instruction.
-    """
+    `bytes` are of one lane, `instructions` of a whole warp. `wavefronts` is what they took, `ideal` what the
+    words they touched would take without conflicts; `worst` and `worst_ideal` are those of the worst
+    instruction."""
 
     kernel: str
     line: int
@@ -101,8 +102,8 @@ class SharedTraffic:
 
     def explain(self) -> str:
         return (
-            f"{self.kernel}, line {self.line}: {self.instructions} {self.access} of {self.bytes} bytes a lane, "
-            f"{self.wavefronts} wavefronts where {self.ideal} would do; the worst took {self.worst} for "
+            f"{self.kernel}, line {self.line}: {self.instructions} {self.access} of {self.bytes} bytes a lane"
+            f", {self.wavefronts} wavefronts where {self.ideal} would do; the worst took {self.worst} for "
             f"{self.worst_ideal}"
         )
 

@@ -14,10 +14,10 @@ from kdsl.emulate.translate import Parameter
 ROLES = ("input", "output", "updated", "workspace")
 ALIGNMENT = 256  # of a device's allocations
 _FORMAT = {
-    "bool": "?", "char": "b", "int8_t": "b", "uint8_t": "B", "uchar": "B", "int16_t": "h", "uint16_t": "H",
-    "short": "h", "int": "i", "int32_t": "i", "uint": "I", "unsigned": "I", "unsigned int": "I", "uint32_t": "I",
-    "int64_t": "q", "long": "q", "long long": "q", "uint64_t": "Q", "size_t": "Q", "unsigned long long": "Q",
-    "float": "f", "double": "d", "half": "e",
+    "bool": "?", "char": "b", "int8_t": "b", "uint8_t": "B", "uchar": "B", "short": "h", "int16_t": "h",
+    "uint16_t": "H", "int": "i", "int32_t": "i", "uint": "I", "unsigned": "I", "unsigned int": "I",
+    "uint32_t": "I", "int64_t": "q", "long": "q", "long long": "q", "uint64_t": "Q", "size_t": "Q",
+    "unsigned long long": "Q", "float": "f", "double": "d", "half": "e",
 }  # fmt: skip
 _ELEMENT_BYTES = {"float": 4, "int": 4, "int32_t": 4, "half": 2, "nv_bfloat16": 2, "int64_t": 8, "double": 8}
 
@@ -26,10 +26,9 @@ _ELEMENT_BYTES = {"float": 4, "int": 4, "int32_t": 4, "half": 2, "nv_bfloat16": 
 class Buffer:
     """A NumPy array as the device sees it (uint16 for bfloat16), and what kernels may do with it.
 
-    role: `input` is never written; `output` is filled with NaN, written throughout, and comes back; `updated` comes in
-    and goes out; `workspace` is filled with NaN and what is read of it has to have been written. One array may be an
-    argument of several launches.
-    """
+    role: `input` is never written; `output` is filled with NaN, written throughout, and comes back; `updated`
+    comes in and goes out; `workspace` is filled with NaN and what is read of it has to have been written. One
+    array may be an argument of several launches."""
 
     array: np.ndarray
     role: str
@@ -54,14 +53,16 @@ class Buffer:
         """Bytes from the first element to the end of the last one."""
         if self.array.size == 0:
             return 0
-        return self.array.itemsize + sum((n - 1) * s for n, s in zip(self.array.shape, self.array.strides))
+        array = self.array
+        return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
 
 
 @frozen
 class Launch:
-    """One kernel launch: CUDA text, symbol, grid and block (x, y, z), dynamic shared bytes, arguments in order.
+    """One kernel launch: CUDA text, symbol, grid and block (x, y, z), dynamic shared bytes, arguments in
+    order.
 
-    An argument is a Buffer, a number, or a read-only NumPy array, which is an input.
+    An argument is a Buffer, a number, None for a null pointer, or a read-only NumPy array, which is an input.
     """
 
     source: str = field(repr=False)
@@ -87,11 +88,15 @@ def as_buffer(argument: object, parameter: Parameter) -> Buffer:
     if isinstance(argument, np.ndarray) and not argument.flags.writeable:
         argument = Buffer(argument, "input", parameter.name)
     if not isinstance(argument, Buffer):
-        raise TypeError(f"argument {parameter.name} is a pointer: give a Buffer(array, role), found {type(argument)}")
+        raise TypeError(
+            f"argument {parameter.name} is a pointer: give a Buffer(array, role), found {type(argument)}"
+        )
     element = parameter.type_name.removeprefix("kdsl::Pointer<").removesuffix(">").removeprefix("const ")
     needed = _ELEMENT_BYTES.get(element)
     if needed is not None and argument.array.itemsize != needed:
-        raise ValueError(f"argument {parameter.name}: {element} has {needed} bytes, found {argument.array.dtype}")
+        raise ValueError(
+            f"argument {parameter.name}: {element} has {needed} bytes, found {argument.array.dtype}"
+        )
     return argument
 
 
@@ -154,10 +159,10 @@ class Memory:
         content.tofile(path)
 
     def read_back(self, path) -> None:
-        """Outputs and updated buffers from the file into the caller's arrays."""
+        """What kernels may write, from the file into the caller's arrays."""
         content = np.fromfile(path, np.uint8)
         for slot in self.slots:
             array = slot.buffer.array
-            if slot.role in ("output", "updated") and array.flags.writeable and slot.buffer.span:
+            if slot.role != "input" and array.flags.writeable and slot.buffer.span:
                 found = np.ndarray(array.shape, array.dtype, content, slot.offset, array.strides)
                 array[...] = found

@@ -1,4 +1,5 @@
-"""What the emulator does not know how to run. A refusal is an answer: the verdict is then `unknown`, which is no pass."""
+"""What the emulator does not know how to run. A refusal is an answer: the verdict is then `unknown`, which is
+no pass."""
 
 from __future__ import annotations
 

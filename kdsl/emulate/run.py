@@ -29,9 +29,9 @@ _ARRAYS = {-2: "shared memory", -3: "registers", -4: "an unknown address"}
 class EmulationResult:
     """Everything that was seen. What kernels wrote is in the caller's arrays, unless it is refused.
 
-    `refusal` is what the emulator cannot run; `findings` is empty for a kernel that did nothing wrong. `notes` are
-    things that change no result. `seconds` are of the kernels alone, `compile_seconds` of everything before them.
-    """
+    `refusal` is what the emulator cannot run; `findings` is empty for a kernel that did nothing wrong.
+    `notes` are things that change no result. `seconds` are of the kernels alone, `compile_seconds` of
+    everything before them."""
 
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
@@ -57,10 +57,9 @@ def emulate(
 ) -> EmulationResult:
     """Run the launches one after the other; outputs and updated buffers are written into their arrays.
 
-    A launch is a Launch or a tuple of its fields. `seed` orders blocks and warps and decides when asynchronous copies
-    land. `seconds` bound the run; a kernel that takes longer hangs, which is a finding. Raises TypeError or ValueError
-    for arguments that do not fit a kernel's parameters, and RunnerFault.
-    """
+    A launch is a Launch or a tuple of its fields. `seed` orders blocks and warps and decides when
+    asynchronous copies land. `seconds` bound the run; a kernel that takes longer hangs, which is a finding.
+    Raises TypeError or ValueError for arguments that do not fit a kernel's parameters, and RunnerFault."""
     launches = [launch if isinstance(launch, Launch) else Launch(*launch) for launch in kernels]
     begin = time.perf_counter()
     try:
@@ -112,13 +111,17 @@ def _prepare(launches: Sequence[Launch], target: str) -> Run:
         translation = _translated(launch.source)
         kernel = next((k for k in translation.kernels if k.symbol == launch.symbol), None)
         if kernel is None:
-            raise ValueError(f"no kernel {launch.symbol!r}; found {', '.join(k.symbol for k in translation.kernels)}")
+            raise ValueError(
+                f"no kernel {launch.symbol!r}; found {', '.join(k.symbol for k in translation.kernels)}"
+            )
         if len(kernel.parameters) != len(launch.arguments):
             needed, found = len(kernel.parameters), len(launch.arguments)
             raise ValueError(f"kernel {launch.symbol!r}: {found} arguments found, {needed} needed")
         arguments = []
-        for argument, parameter in zip(launch.arguments, kernel.parameters):
-            if parameter.is_buffer:
+        for argument, parameter in zip(launch.arguments, kernel.parameters, strict=True):
+            if parameter.is_buffer and argument is None:
+                arguments.append("v0")
+            elif parameter.is_buffer:
                 arguments.append(f"b{run.memory.place(as_buffer(argument, parameter), parameter.name):x}")
             else:
                 arguments.append(f"v{bits_of(argument, parameter):x}")
@@ -134,13 +137,23 @@ def _launch_findings(run: Run, target: str):
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         most = prepared.kernel.most_threads or MOST_THREADS
         if min(launch.grid) < 1 or threads < 1:
-            yield Finding("launch", symbol, detail=f"grid {launch.grid} and block {launch.block}: all have to be positive")
+            yield Finding(
+                "launch",
+                symbol,
+                detail=f"grid {launch.grid} and block {launch.block}: all have to be positive",
+            )
         elif threads > min(most, MOST_THREADS):
-            yield Finding("launch", symbol, detail=f"{threads} threads a block; at most {min(most, MOST_THREADS)} may be")
+            yield Finding(
+                "launch",
+                symbol,
+                detail=f"{threads} threads a block; at most {min(most, MOST_THREADS)} may be",
+            )
         limit = SHARED_BYTES[capability(target)] << 10
         if launch.dynamic_shared_bytes > limit:
             found = launch.dynamic_shared_bytes
-            yield Finding("launch", symbol, detail=f"{found} bytes of shared memory; {target} has {limit} a block")
+            yield Finding(
+                "launch", symbol, detail=f"{found} bytes of shared memory; {target} has {limit} a block"
+            )
 
 
 def _execute(run: Run, seed: int, seconds: float) -> str:
@@ -169,12 +182,16 @@ def _job(run: Run, seed: int, seconds: float) -> str:
     for prepared in run.launches:
         launch = prepared.launch
         numbers = (*launch.grid, *launch.block, launch.dynamic_shared_bytes)
-        lines.append(" ".join(["launch", str(prepared.library), launch.symbol, *map(str, numbers), *prepared.arguments]))
+        lines.append(
+            " ".join(
+                ["launch", str(prepared.library), launch.symbol, *map(str, numbers), *prepared.arguments]
+            )
+        )
     return "\n".join([*lines, "end", ""])
 
 
 def _read_report(run: Run, text: str, target: str) -> EmulationResult:
-    findings, shared, refusal = [], [], None
+    findings, limits, shared, refusal = [], [], [], None
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "finding":
@@ -186,14 +203,17 @@ def _read_report(run: Run, text: str, target: str) -> EmulationResult:
         elif kind == "shared":
             fields = _fields(rest)
             symbol, access = run.launches[int(fields.pop("kernel"))].launch.symbol, fields.pop("access")
-            shared.append(SharedTraffic(kernel=symbol, access=access, **{k: int(v) for k, v in fields.items()}))
+            shared.append(
+                SharedTraffic(kernel=symbol, access=access, **{k: int(v) for k, v in fields.items()})
+            )
         elif kind == "static":
-            findings += _static_findings(run, _fields(rest), target)
+            limits += _static_findings(run, _fields(rest), target)
         elif kind == "refusal":
             fields = _fields(rest, last="what")
             refusal = Refusal(fields["what"], line=int(fields["line"]))
-    notes = tuple(f for f in findings if f.kind in HARMLESS)
-    return EmulationResult(tuple(f for f in findings if f.kind not in HARMLESS), notes, tuple(shared), refusal)
+    harmless = tuple(f for f in findings if f.kind in HARMLESS)
+    wrong = (*limits, *(f for f in findings if f.kind not in HARMLESS))
+    return EmulationResult(wrong, harmless, tuple(shared), refusal)
 
 
 def _fields(text: str, last: str = "") -> dict[str, str]:
@@ -208,15 +228,22 @@ def _static_findings(run: Run, fields: dict[str, str], target: str):
     limit = SHARED_BYTES[capability(target)] << 10
     if found > STATIC_SHARED_BYTES << 10:
         limit = STATIC_SHARED_BYTES << 10
-        yield Finding("launch", launch.symbol, detail=f"{found} bytes of static shared memory; {limit} are allowed")
+        yield Finding(
+            "launch", launch.symbol, detail=f"{found} bytes of static shared memory; {limit} are allowed"
+        )
     elif found + launch.dynamic_shared_bytes > limit:
         found += launch.dynamic_shared_bytes
-        yield Finding("launch", launch.symbol, detail=f"{found} bytes of shared memory; {target} has {limit} a block")
+        yield Finding(
+            "launch", launch.symbol, detail=f"{found} bytes of shared memory; {target} has {limit} a block"
+        )
 
 
 def _finding(run: Run, fields: dict[str, str]) -> Finding:
     launch = run.launches[int(fields["kernel"])].launch
-    number = {name: int(fields[name]) for name in ("line", "thread", "other_line", "other_thread", "array", "offset", "bytes")}
+    number = {
+        name: int(fields[name])
+        for name in ("line", "thread", "other_line", "other_thread", "array", "offset", "bytes")
+    }
     line = number["line"] if number["line"] > 0 else None
     thread = place_of(number["thread"], launch.block)
     array = number["array"]

@@ -1,4 +1,5 @@
-"""C++ text at the level of brackets, strings and comments: all that the translation has to know of the grammar."""
+"""C++ text at the level of brackets, strings and comments: all that the translation has to know of the
+grammar."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """CUDA text to C++ over the headers of `device/`, line by line: what stands on line n stays on line n.
 
-Pointers become `Pointer<T>`, local arrays of kernels `Registers<T, n>`, shared arrays pointers into the shared window,
-asm statements calls (see `assembly`). Everything else is the compiler's business: what it does not know, a function
-that is not in the headers for one, it names, and that is the refusal.
-"""
+Pointers become `Pointer<T>`, local arrays of kernels `Registers<T, n>`, shared arrays pointers into the
+shared window, asm statements calls (see `assembly`). Everything else is the compiler's business: what it does
+not know, a function that is not in the headers for one, it names, and that is the refusal."""
 
 from __future__ import annotations
 
@@ -15,19 +14,30 @@ from kdsl.emulate.assembly import replace_assembly
 from kdsl.emulate.refusal import CannotEmulate, Refusal
 from kdsl.emulate.text import closing, line_of, split, without_comments
 
-HEADERS = ("cstdint", "type_traits", "cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "math_constants.h")
+HEADERS = (
+    "cstdint",
+    "type_traits",
+    "cuda.h",
+    "cuda_runtime.h",
+    "cuda_fp16.h",
+    "cuda_bf16.h",
+    "math_constants.h",
+)
 _VECTORS = "|".join(f"u?{t}[1-4]" for t in ("char", "short", "int", "longlong")) + "|float[1-4]|double[1-4]"
 _NAME = (
-    r"(?:unsigned|signed)(?:\s+(?:char|short|int|long\s+long|long))?|long\s+long|long|char|short|int|float|double|bool|"
+    r"(?:unsigned|signed)(?:\s+(?:char|short|int|long\s+long|long))?|long\s+long|long|char|short|int|float|"
+    r"double|bool|"
     r"void|half[24]?|__half2?|(?:__)?nv_bfloat16[24]?|(?:__)?nv_bfloat162|uchar|ushort|uint|size_t|dim3|"
     r"u?int(?:8|16|32|64)_t|signed\s+char|ulonglong[1-4]|" + _VECTORS
 )
 _POINTER = re.compile(rf"(?<![\w.])((?:(?:const|volatile)\s+)*)({_NAME})(\s+const)?\s*\*(?:\s*const\b)?")
 _KERNEL = re.compile(
-    r'(?:extern\s+"C"\s+)?__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\(([^)]*)\)\s*)?(?:void\s+)?(\w+)\s*\('
+    r'(?:extern\s+"C"\s+)?__global__\s+(?:void\s+)?'
+    r"(?:__launch_bounds__\s*\(([^)]*)\)\s*)?(?:void\s+)?(\w+)\s*\("
 )
 _SHARED = re.compile(
-    r"(extern\s+)?__shared__\s+(?:(?:__align__|alignas)\s*\((\w+)\)\s+)?([\w ]+?)\s+(\w+)\s*\[\s*(\w*)\s*\]\s*;"
+    r"(extern\s+)?__shared__\s+(?:(?:__align__|alignas)\s*\((\w+)\)\s+)?"
+    r"([\w ]+?)\s+(\w+)\s*\[\s*(\w*)\s*\]\s*;"
 )
 _LOCAL_ARRAY = re.compile(rf"(?<![\w.])({_NAME})\s+(\w+)\s*\[\s*(\d+)\s*\]\s*;")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"]", re.M)
@@ -47,7 +57,8 @@ class Parameter:
 
 @frozen
 class KernelText:
-    """One `__global__` function: its parameters in order, and the most threads its launch bounds allow, if any."""
+    """One `__global__` function: its parameters in order, and the most threads its launch bounds allow, if
+    any."""
 
     symbol: str
     parameters: tuple[Parameter, ...]
@@ -85,7 +96,9 @@ def translate(cuda: str) -> Translation:
         stop = closing(text, body.end() - 1)
         kernel = KernelText(match[2], _parameters(text[match.end() : end]), _most_threads(match[1]))
         if any(kernel.symbol == other.symbol for other in kernels):
-            raise CannotEmulate(Refusal(f"two kernels called {kernel.symbol}", line=line_of(text, match.start())))
+            raise CannotEmulate(
+                Refusal(f"two kernels called {kernel.symbol}", line=line_of(text, match.start()))
+            )
         rewritten, arrays, dynamic = _kernel_body(text[body.end() : stop], line_of(text, body.end()))
         parts += [text[last : body.end()], rewritten]
         last = stop
@@ -127,7 +140,8 @@ def _most_threads(bounds: str | None) -> int | None:
 
 
 def _kernel_body(body: str, first_line: int) -> tuple[str, list[SharedArray], str]:
-    """The body with its arrays replaced and its line numbers noted; its static shared arrays; the dynamic alignment."""
+    """The body with its arrays replaced and its line numbers noted; its static shared arrays; the dynamic
+    alignment."""
     arrays: list[SharedArray] = []
     dynamic = "16"
 
@@ -139,7 +153,9 @@ def _kernel_body(body: str, first_line: int) -> tuple[str, list[SharedArray], st
             dynamic = alignment or "16"
             return f"kdsl::Pointer<{type_name}> {name} = kdsl::dynamic_shared<{type_name}>();{kept}"
         arrays.append(SharedArray(type_name, elements, alignment or f"alignof({type_name})"))
-        return f"kdsl::Pointer<{type_name}> {name} = kdsl::static_shared<{type_name}>({len(arrays) - 1});{kept}"
+        return (
+            f"kdsl::Pointer<{type_name}> {name} = kdsl::static_shared<{type_name}>({len(arrays) - 1});{kept}"
+        )
 
     body = _SHARED.sub(shared, body)
     left = re.search(r"\b__shared__\b", body)
@@ -157,7 +173,12 @@ def _noting_lines(body: str, first_line: int) -> str:
     lines, before = body.split("\n"), "{"
     for index, text in enumerate(lines):
         words = text.strip()
-        starts = before[-1] in ";{}" and bool(words) and words[0] not in "}{#" and not re.match(r"(else|case|default)\b", words)
+        starts = (
+            before[-1] in ";{}"
+            and bool(words)
+            and words[0] not in "}{#"
+            and not re.match(r"(else|case|default)\b", words)
+        )
         if starts:
             lines[index] = f"kdsl::line = {first_line + index}; {text}"
         if words and not words.startswith("#"):
@@ -173,7 +194,8 @@ def _table(kernel: KernelText, arrays: list[SharedArray], dynamic: str) -> str:
     )
     rows = "".join(f"{{sizeof({a.type_name}) * ({a.elements}), {a.alignment}}}, " for a in arrays)
     return (
-        f"static void kdsl_body_{symbol}([[maybe_unused]] const kdsl::Argument* arguments) {{ {symbol}({arguments}); }}\n"
+        f"static void kdsl_body_{symbol}([[maybe_unused]] const kdsl::Argument* arguments) {{\n"
+        f"  {symbol}({arguments});\n}}\n"
         f"static const kdsl::StaticArray kdsl_arrays_{symbol}[] = {{{rows}{{0, 1}}}};\n"
         f'extern "C" KDSL_INTERFACE const kdsl::Kernel kdsl_kernel_{symbol} = '
         f"{{kdsl_body_{symbol}, kdsl_arrays_{symbol}, {len(arrays)}, {dynamic}}};"

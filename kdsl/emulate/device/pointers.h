@@ -63,8 +63,11 @@ class Address {
   const Region* region() const { return region_; }
   uintptr_t address() const { return address_; }
   explicit operator bool() const { return address_ != 0; }
-  explicit operator uint64_t() const { return address_; }
+  template <std::integral I>
+    requires(!std::same_as<I, bool>)
+  explicit operator I() const { return I(address_); }
   bool operator==(const Address& other) const { return address_ == other.address_; }
+  bool operator==(std::nullptr_t) const { return address_ == 0; }
 
  protected:
   const Region* region_ = nullptr;
@@ -72,6 +75,11 @@ class Address {
 };
 
 template <class T, long N> struct Registers;
+
+// A value itself, or what a reference to memory holds.
+template <class T> T plain(const T& value) { return value; }
+template <class T> typename Reference<T>::Value plain(const Reference<T>& value) { return value.get(); }
+template <class T> concept Index = requires(const T& value) { { plain(value) } -> std::integral; };
 
 template <class T> class Pointer : public Address {
  public:
@@ -90,12 +98,12 @@ template <class T> class Pointer : public Address {
   explicit(!std::is_convertible_v<U*, T*>) Pointer(Registers<U, N>& own) : Pointer(static_cast<U*>(own)) {}
 
   Reference<T> operator*() const { return {region_, address_}; }
-  template <std::integral I> Reference<T> operator[](I index) const { return *(*this + index); }
-  template <std::integral I> Pointer operator+(I elements) const {
-    return Pointer(region_, address_ + uintptr_t(int64_t(elements)) * sizeof(T));
+  template <Index I> Reference<T> operator[](const I& index) const { return *(*this + index); }
+  template <Index I> Pointer operator+(const I& elements) const {
+    return Pointer(region_, address_ + uintptr_t(int64_t(plain(elements))) * sizeof(T));
   }
-  template <std::integral I> Pointer operator-(I elements) const { return *this + -int64_t(elements); }
-  template <std::integral I> Pointer& operator+=(I elements) { return *this = *this + elements; }
+  template <Index I> Pointer operator-(const I& elements) const { return *this + -int64_t(plain(elements)); }
+  template <Index I> Pointer& operator+=(const I& elements) { return *this = *this + elements; }
   Pointer& operator++() { return *this += 1; }
   // Members are reached only in the thread's own memory: elements of a vector that was loaded whole.
   T* operator->() const {
@@ -121,11 +129,12 @@ template <class T, long N> struct Registers {
 
   Registers() { std::memset(static_cast<void*>(elements), 0xff, sizeof elements); }
   operator T*() { return elements; }
-  template <std::integral I> T& operator[](I index) {
-    if (uint64_t(index) >= uint64_t(N)) [[unlikely]] { outside_registers(long(index), N); return elements[0]; }
-    return elements[index];
+  template <Index I> T& operator[](const I& index) {
+    const auto number = plain(index);
+    if (uint64_t(number) >= uint64_t(N)) [[unlikely]] { outside_registers(long(number), N); return elements[0]; }
+    return elements[number];
   }
-  template <std::integral I> T* operator+(I offset) { return elements + offset; }
+  template <Index I> T* operator+(const I& offset) { return elements + plain(offset); }
 };
 
 template <class T> Pointer<T> static_shared(unsigned number) {
@@ -155,8 +164,6 @@ template <class T> struct Parameter<Pointer<T>> {
 template <class To, class From> To cast_to(From&& from) { return (To)from; }
 
 // Operands of an asm statement as the registers that its constraints name.
-template <class T> T plain(const T& value) { return value; }
-template <class T> typename Reference<T>::Value plain(const Reference<T>& value) { return value.get(); }
 template <class T> uint32_t word(const T& operand) {
   const auto value = plain(operand);
   if constexpr (std::is_integral_v<decltype(plain(operand))>) {

@@ -9,7 +9,8 @@ from kdsl.validate import bfloat16
 
 TYPES = {"bf16": ("nv_bfloat16", "bf16"), "f16": ("half", "f16")}
 
-# C = A B for 16 x 16 tiles; A goes through ldmatrix, B is stored [n][k] (nk) or [k][n] (kn, transposed on the way).
+# C = A B for 16 x 16 tiles; A goes through ldmatrix, B is stored [n][k] (nk) or [k][n] (kn, transposed on the
+# way).
 KERNEL = r"""
 __device__ __forceinline__ void load_a(unsigned* a, const T* tile, int ld) {
   unsigned lane = threadIdx.x;
@@ -23,12 +24,15 @@ __device__ __forceinline__ void kdsl_mma(float* c, const unsigned* a, const T* b
   unsigned at = (unsigned)__cvta_generic_to_shared(p);
   asm volatile("ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(b0), "=r"(b1), "=r"(b2), "=r"(b3) : "r"(at));
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.PTX.PTX.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.PTX.PTX.f32 "
+    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
     : "+f"(c[0]),"+f"(c[1]),"+f"(c[2]),"+f"(c[3]) : "r"(a[0]),"r"(a[1]),"r"(a[2]),"r"(a[3]),"r"(b0),"r"(b1));
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.PTX.PTX.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.PTX.PTX.f32 "
+    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
     : "+f"(c[4]),"+f"(c[5]),"+f"(c[6]),"+f"(c[7]) : "r"(a[0]),"r"(a[1]),"r"(a[2]),"r"(a[3]),"r"(b2),"r"(b3));
 }
-extern "C" __global__ void __launch_bounds__(32) product(const T* __restrict__ A, const T* __restrict__ B, float* __restrict__ C) {
+extern "C" __global__ void __launch_bounds__(32) product(const T* __restrict__ A, const T* __restrict__ B,
+                                                         float* __restrict__ C) {
   __shared__ alignas(64) T tiles[768];
   alignas(64) unsigned a[4];
   alignas(64) float c[8];
@@ -102,7 +106,9 @@ def test_wrong_swizzle_changes_the_result():
     """Rows written at column c ^ 8 where the row is odd, and read as if they were not."""
     written = "tiles[(i * 2 + (threadIdx.x >> 4)) * 24 + (threadIdx.x & 15) + 384]"
     source = kernel("bf16", "nk")
-    swizzled = source.replace(written, written.replace("(threadIdx.x & 15)", "((threadIdx.x & 15) ^ ((threadIdx.x >> 4) * 8))"))
+    swizzled = source.replace(
+        written, written.replace("(threadIdx.x & 15)", "((threadIdx.x & 15) ^ ((threadIdx.x >> 4) * 8))")
+    )
     assert swizzled != source
     result, a, b, c = run(swizzled, "bf16")
     assert result.verdict == "pass"

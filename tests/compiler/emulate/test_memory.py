@@ -6,14 +6,20 @@ import pytest
 from kdsl.emulate.launches import Buffer
 from kdsl.emulate.run import emulate
 
-HEAD = 'extern "C" __global__ void k(float* x, float* y, int n) {\n  int i = (int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x;\n'
+HEAD = """extern "C" __global__ void k(float* x, float* y, int n) {
+  int i = (int)blockIdx.x * (int)blockDim.x + (int)threadIdx.x;
+"""
 ADD = HEAD + "  if (i < n) {\n    y[i] = (x[i] + 1.0f);\n  }\n}\n"
 
 
 def run(source, n=100, y=None, x=None, grid=2, shared=0, threads=64, **options):
     x = np.arange(n, dtype=np.float32) if x is None else x
     y = np.zeros(n, np.float32) if y is None else y
-    arguments = (x if isinstance(x, Buffer) else Buffer(x, "input"), y if isinstance(y, Buffer) else Buffer(y, "output"), n)
+    arguments = (
+        x if isinstance(x, Buffer) else Buffer(x, "input"),
+        y if isinstance(y, Buffer) else Buffer(y, "output"),
+        n,
+    )
     return emulate([(source, "k", (grid, 1, 1), (threads, 1, 1), shared, arguments)], **options)
 
 
@@ -55,7 +61,9 @@ def test_input_overwritten():
 
 
 def test_misaligned_vector_access():
-    source = HEAD + "  if (i < n / 4) {\n    *(float4*)(y + i * 4) = *(float4*)(x + i * 4 + 1 - i / 24);\n  }\n}\n"
+    source = (
+        HEAD + "  if (i < n / 4) {\n    *(float4*)(y + i * 4) = *(float4*)(x + i * 4 + 1 - i / 24);\n  }\n}\n"
+    )
     result = run(source)
     (finding,) = result.findings
     assert (finding.kind, finding.detail, finding.bytes, finding.offset % 16) == ("misaligned", "read", 16, 4)
@@ -161,15 +169,33 @@ def test_workspace_between_launches():
     np.testing.assert_array_equal(y, x + 2)
     result = emulate(launches(90))
     (finding,) = result.findings
-    assert (finding.kind, finding.array, finding.kernel, finding.offset) == ("uninitialised", "between", "read", 360)
+    assert (finding.kind, finding.array, finding.kernel, finding.offset) == (
+        "uninitialised",
+        "between",
+        "read",
+        360,
+    )
     assert finding.times == 10
 
 
 def test_one_array_as_two_arguments_is_one_buffer():
     pool = np.ones(100, np.float32)
-    result = run(HEAD + "  if (i < n) {\n    y[i] = (x[i] * 2.0f);\n  }\n}\n", x=pool, y=Buffer(pool, "updated"))
+    result = run(
+        HEAD + "  if (i < n) {\n    y[i] = (x[i] * 2.0f);\n  }\n}\n", x=pool, y=Buffer(pool, "updated")
+    )
     assert result.verdict == "pass"
     assert (pool == 2).all()
+
+
+def test_null_pointers():
+    source = ADD.replace("x[i] + 1.0f", "x != nullptr ? (float)x[i] : 2.0f")
+    y = np.zeros(100, np.float32)
+    assert (
+        emulate([(source, "k", (2, 1, 1), (64, 1, 1), 0, (None, Buffer(y, "output"), 100))]).verdict == "pass"
+    )
+    assert (y == 2).all()
+    result = emulate([(ADD, "k", (2, 1, 1), (64, 1, 1), 0, (None, Buffer(y, "output"), 100))])
+    assert [(f.kind, f.line) for f in result.findings] == [("crash", 4)]
 
 
 def test_launch_limits():

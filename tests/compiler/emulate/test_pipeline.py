@@ -24,18 +24,22 @@ __forceinline__ __device__ void ptx_cp_async_legacy_ca_BYTES(void* dst, int dst_
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
     :: "r"(dst_addr), "l"(src_p), "n"(BYTES));
 }
-extern "C" __global__ void __launch_bounds__(64) stage(float* __restrict__ x, float* __restrict__ y, int steps) {
+extern "C" __global__ void __launch_bounds__(64) stage(float* __restrict__ x, float* __restrict__ y,
+                                                       int steps) {
   extern __shared__ __align__(64) uchar ring[];
   alignas(64) float sum[1];
   sum[0] = 0x0p+0f;
   if ((int)threadIdx.x < 256 / BYTES) {
-    ptx_cp_async_legacy_ca_BYTES(ring, (int)threadIdx.x * (BYTES / 4), x, (int)blockIdx.x * 64 + (int)threadIdx.x * (BYTES / 4));
+    ptx_cp_async_legacy_ca_BYTES(ring, (int)threadIdx.x * (BYTES / 4), x,
+                                 (int)blockIdx.x * 64 + (int)threadIdx.x * (BYTES / 4));
   }
   tvm_builtin_ptx_cp_async_commit_group_async_commit_group();
   for (int step = 0; step < steps - 1; ++step) {
     __syncthreads();  // slot free
     if ((int)threadIdx.x < 256 / BYTES) {
-      ptx_cp_async_legacy_ca_BYTES(ring, ((step + 1) & 1) * 64 + (int)threadIdx.x * (BYTES / 4), x, ((step + 1) * (int)gridDim.x + (int)blockIdx.x) * 64 + (int)threadIdx.x * (BYTES / 4));
+      ptx_cp_async_legacy_ca_BYTES(ring,
+          ((step + 1) & 1) * 64 + (int)threadIdx.x * (BYTES / 4), x,
+          ((step + 1) * (int)gridDim.x + (int)blockIdx.x) * 64 + (int)threadIdx.x * (BYTES / 4));
     }
     tvm_builtin_ptx_cp_async_commit_group_async_commit_group();
     tvm_builtin_ptx_cp_async_wait_group_async_wait_group_1();  // in the loop

@@ -6,6 +6,7 @@ import pytest
 from kdsl.emulate.launches import Buffer
 from kdsl.emulate.run import emulate
 
+HEAD = 'extern "C" __global__ void k(float* y) {\n'
 # Sum of squares of a row of 256: what TVM makes of a reduction that is bound to threadIdx.x.
 ALLREDUCE = r"""
 extern "C" __global__ void __launch_bounds__(256) rows(float* __restrict__ A_ptr, float* __restrict__ B_ptr) {
@@ -17,7 +18,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(float* __restrict__ A_ptr
   alignas(64) uint mask_ptr_1[1];
   alignas(64) float red_buf0_ptr_1[1];
   alignas(64) float t0_ptr_1[1];
-  red_buf0_ptr[0] = (A_ptr[((((int)blockIdx.x) * 256) + ((int)threadIdx.x))] * A_ptr[((((int)blockIdx.x) * 256) + ((int)threadIdx.x))]);
+  red_buf0_ptr[0] = (A_ptr[((((int)blockIdx.x) * 256) + ((int)threadIdx.x))] *
+                     A_ptr[((((int)blockIdx.x) * 256) + ((int)threadIdx.x))]);
   mask_ptr[0] = __activemask();
   t0_ptr[0] = __shfl_down_sync(mask_ptr[0], red_buf0_ptr[0], 16, 32);
   red_buf0_ptr[0] = (red_buf0_ptr[0] + t0_ptr[0]);
@@ -89,9 +91,9 @@ def test_allreduce_without_one_of_its_barriers(number):
     x, y = np.ones((1, 256), np.float32), np.zeros(1, np.float32)
     result = run("".join([head, *tails]), "rows", y, 256, x)
     # The thread that writes the result reads it too, so the second barrier guards nothing.
-    assert ("race" in {f.kind for f in result.findings} or "uninitialised" in {f.kind for f in result.findings}) == (
-        number == 0
-    )
+    assert (
+        "race" in {f.kind for f in result.findings} or "uninitialised" in {f.kind for f in result.findings}
+    ) == (number == 0)
 
 
 def test_shuffles():
@@ -120,7 +122,7 @@ BARRIERS = {
 
 @pytest.mark.parametrize("name", BARRIERS)
 def test_threads_that_never_meet(name):
-    source = f'extern "C" __global__ void k(float* y) {{\n  {BARRIERS[name]}\n  y[(int)threadIdx.x] = 1.0f;\n}}\n'
+    source = HEAD + f"  {BARRIERS[name]}\n  y[(int)threadIdx.x] = 1.0f;\n}}\n"
     result = run(source, "k", np.zeros(64, np.float32), 64)
     finding = next(f for f in result.findings if f.kind == "divergence")
     assert finding.line is not None and finding.thread is not None and finding.other_thread is not None
@@ -128,18 +130,18 @@ def test_threads_that_never_meet(name):
 
 
 def test_shuffle_from_a_lane_that_is_not_there():
-    source = 'extern "C" __global__ void k(float* y) {\n  y[threadIdx.x] = __shfl_down_sync(0xffffffff, 1.0f, 8, 32);\n}\n'
+    source = HEAD + "  y[threadIdx.x] = __shfl_down_sync(0xffffffff, 1.0f, 8, 32);\n}\n"
     result = run(source, "k", np.zeros(24, np.float32), 24)
     assert {f.kind for f in result.findings} == {"absent_lane"}
 
 
 def test_an_endless_loop_is_a_finding():
-    source = 'extern "C" __global__ void k(float* y) {\n  int i = 0;\n  while (y[0] != 1.0f) {\n    i = i + 1;\n  }\n}\n'
+    source = HEAD + "  int i = 0;\n  while (y[0] != 1.0f) {\n    i = i + 1;\n  }\n}\n"
     result = run(source, "k", np.zeros(4, np.float32), seconds=0.5)
     assert result.findings[-1].kind == "hang"
 
 
 def test_a_fault_of_the_kernel_is_a_finding():
-    source = 'extern "C" __global__ void k(float* y) {\n  int i = (int)threadIdx.x;\n  y[0] = (float)(7 / i);\n}\n'
+    source = HEAD + "  int i = (int)threadIdx.x;\n  y[0] = (float)(7 / i);\n}\n"
     result = run(source, "k", np.zeros(4, np.float32))
     assert [(f.kind, f.line) for f in result.findings] == [("crash", 3)]
