@@ -29,7 +29,6 @@ REGISTERS_PER_THREAD = 256  # the most that the hardware can name
 PARTITIONS = 4  # of an SM, each with a quarter of its registers
 SHARED_UNIT = 128  # bytes
 NAMED_BARRIERS = 16  # of a block
-LIMITS = ("registers", "shared", "warps", "blocks", "barriers")
 
 
 @frozen
@@ -104,10 +103,11 @@ def occupancy(target: Target, registers: int, threads: int, shared: int, barrier
         "shared": _by_shared(block_shared, fields),
         "warps": fields["warps_per_sm"] // warps if 0 < threads <= THREADS_PER_BLOCK else 0,
         "blocks": fields["blocks_per_sm"],
-        "barriers": _barriers_per_sm(target) // barriers if barriers else fields["blocks_per_sm"],
     }
+    if barriers and capability(target) >= (9, 0):  # earlier ones have no such limit, says the calculator
+        limits["barriers"] = _barriers_per_sm(target) // barriers
     blocks = min(limits.values())
-    limited = tuple(name for name in LIMITS if limits[name] == blocks)
+    limited = tuple(name for name in limits if limits[name] == blocks)
     share = blocks * warps / fields["warps_per_sm"]
     return Occupancy(blocks, blocks * warps, share, limits, limited, block_shared, per_warp * warps)
 
@@ -178,11 +178,9 @@ def _by_shared(block_shared: int, fields: Mapping[str, int]) -> int:
 
 
 def _barriers_per_sm(target: Target) -> int:
-    """Two for each block slot on the data-centre parts (8.0, 9.0, 10.0, 10.3), one on the others."""
+    """Two for each block slot on the data-centre parts (9.0, 10.0, 10.3), one on the others."""
     blocks = int(target.fields["blocks_per_sm"])
-    major, minor = capability(target)
-    double = (major, minor) in ((8, 0), (10, 0), (10, 3)) or major == 9
-    return blocks * 2 if double else blocks
+    return blocks * 2 if capability(target) in ((9, 0), (10, 0), (10, 3)) else blocks
 
 
 def _round_up(value: int, unit: int) -> int:

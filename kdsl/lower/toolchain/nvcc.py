@@ -31,7 +31,7 @@ _ARCH = re.compile(r"sm_(\d+[af]?)")
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)"(?:,\s*\d+,\s*\d+)?', re.MULTILINE)
 # Internal names hold a hash of the source's path: _INTERNAL_87507a3b_9_kernel_cu_93d9faa0. They stand in
 # the text and, as bytes, in the strings of the line table.
-_MODULE_ID = re.compile(r"_[0-9a-f]{8}_9_kernel_cu_[0-9a-f]{8}")
+_MODULE_ID = re.compile(r"_[0-9a-f]{8}_9_kernel_cu_")
 _STRING = re.compile(r"^(\$L__info_string\d+:\n)((?:\.b8 [\d,]+\n)+)", re.MULTILINE)
 
 
@@ -160,7 +160,7 @@ def without_paths(ptx: str, source: str, places: tuple[tuple[str, str], ...]) ->
         return f'{found[1]}"{name}"'
 
     digest = hashlib.sha256(source.encode()).hexdigest()
-    module = f"_{digest[:8]}_9_kernel_cu_{digest[8:16]}"
+    module = f"_{digest[:8]}_9_kernel_cu_"
     ptx = _MODULE_ID.sub(module, _FILE.sub(renamed, ptx))
     return _STRING.sub(lambda found: found[1] + _string_with(found[2], module), ptx)
 

@@ -1,0 +1,47 @@
+"""The probe for Nsight Compute compiles, and its accesses are what the model takes them for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from kdsl.inspect import counts, sass
+
+
+@pytest.fixture(scope="module")
+def probe():
+    place = Path(__file__).with_name("wavefront_probe.py")
+    spec = importlib.util.spec_from_file_location("wavefront_probe", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_kernel_has_its_one_access(probe, compiler):
+    device = probe.program().partition("int main()")[0]
+    listing = sass.disassemble(compiler.compile(device, "sm_90a").cubin)
+    spaces = ("shared", "global to shared")
+    for name, kind, _, size, _ in probe.ACCESSES:
+        known = counts.counts(listing, name).accesses
+        touched = [(a.width, number) for a, number in known.items() if a.space in spaces]
+        assert touched == [(16 if kind.endswith("matrix") else size, 1)], name
+
+
+def test_predictions_cover_every_degree(probe):
+    found = probe.predictions()
+    assert len(found) >= 20
+    assert {plain // ideal for plain, _, ideal in found.values()} >= {1, 2, 4, 8, 16, 32}
+
+
+def test_comparison_reads_what_ncu_writes(probe, tmp_path, capsys):
+    rows = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    for number, (name, (plain, _, _)) in enumerate(probe.predictions().items()):
+        rows += [f'"{number}","{name}(unsigned int *)","{metric}","","{plain}"' for metric in probe.METRICS]
+    path = tmp_path / "ncu.csv"
+    path.write_text("==PROF== Connected\n" + "\n".join(rows) + "\n")
+    assert probe.compare(str(path)) == 0
+    assert "| ldmatrix_rows128 | 32 | 32 | 4 | 32 |" in capsys.readouterr().out
+    path.write_text("\n".join(rows).replace('"32"', '"31"'))
+    assert probe.compare(str(path)) > 0
