@@ -78,9 +78,9 @@ def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str
 
 
 def _home(name: str, home: Home | None, default: str, pins: Pins, decisions: list[Decision]) -> tuple[str, str]:
-    pinned = pins.names(name, "home")
     if home is not None:
         return home.dtype or "f32", home.memory
+    pinned = pins.names(name, "home")
     dtype, memory = pinned if pinned is not None and len(pinned) == 2 else ("f32", default)
     decisions.append(Decision(name, "home", (dtype, memory), "the rule does not place it"))
     return dtype, memory
