@@ -1,0 +1,91 @@
+"""`--emit decisions` gives `pin` lines that the rule accepts back, with the same plan, trace and TIR."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kdsl.check.rules import points
+from kdsl.data import data_root
+from kdsl.lower.lowering import Lowering
+from kdsl.plan.derive import decisions_text
+from kdsl.plan.refusal import PlanRefused
+
+from ..forms import form_rule
+from ..workshop import library_of, plan, shipped
+
+ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
+RULES = {name: rule for name, rule in shipped().rules.items() if "cpu" in rule.targets}
+POINTS = [(name, point) for name, rule in RULES.items() for point in points(rule)]
+
+
+def with_pins(text: str, decisions: str) -> str:
+    """The rule's text with each block of pins before the brace that closes its kernel."""
+    for name, block in re.findall(r"  # kernel (\S+)\n(  pin \{.*?\n  \})", decisions, re.DOTALL):
+        start = text.index(f"kernel {name} computes")
+        closing = re.compile(r"^  \}", re.MULTILINE).search(text, start).start()
+        text = text[:closing] + block + "\n" + text[closing:]
+    return text
+
+
+def traces(made):
+    return [(kernel.trace_json, kernel.tir) for kernel in Lowering(made).scheduled]
+
+
+def same_again(library, text, rule, choices, folder, **settings):
+    made = plan(library, rule, choices, **settings)
+    decisions = decisions_text(made)
+    pinned_library = library_of(folder, with_pins(text, decisions), "pinned")
+    pinned = plan(pinned_library, rule, choices, **settings)
+    assert pinned.kernels == made.kernels
+    assert decisions_text(pinned) == decisions
+    assert traces(pinned) == traces(made)
+    assert sum(len(kernel.pins) for kernel in pinned.point.kernels) == decisions.count(" = ")
+
+
+@pytest.mark.parametrize(("name", "choices"), POINTS, ids=lambda x: x if isinstance(x, str) else str(x))
+def test_decisions_of_shipped_rules_go_back(name, choices, tmp_path):
+    text = RULES[name].declaration.span.text
+    same_again(shipped(), text, name, choices, tmp_path, **ON)
+
+
+def test_decisions_of_a_rule_that_leaves_everything_to_the_compiler(tmp_path):
+    name, text = form_rule("centred", "folded", kernels=2)
+    same_again(library_of(tmp_path, text), text, name, {}, tmp_path, **ON)
+
+
+def pinned_rule(folder, *lines: str):
+    """cpu_split with these pins, planned."""
+    text = (data_root() / "rules" / "kda.chunk_forward" / "cpu_split.kds").read_text(encoding="utf-8")
+    block = "  # kernel all\n  pin {\n" + "".join(f"    {line}\n" for line in lines) + "  }"
+    return plan(library_of(folder, with_pins(text, block)), "cpu_split", **ON)
+
+
+def test_another_order_is_another_schedule_of_the_same_values(tmp_path):
+    other = pinned_rule(tmp_path, "state_key.loop_order = d, j, e.outer, e.inner", "state_query before state_key")
+    derived = plan(shipped(), "cpu_split", **ON)
+    assert other.kernels != derived.kernels and traces(other) != traces(derived)
+    order = [stage.name for stage in other.kernels[0].body]
+    assert order.index("state_query") < order.index("state_key")
+    assert {stage.name for stage in other.kernels[0].body} == {s.name for s in derived.kernels[0].body}
+
+
+@pytest.mark.parametrize(("lines", "code"), [
+    (("unit_q.loop_order = d, i", "unit_q.loop_order = i, d"), "E130"),
+    (("unit_q.loop_order = 1, 2",), "E131"),
+    (("unit_q.loop_ordre = i, d",), "E132"),
+    (("qn.home = f32, stack",), "E132"),
+    (("no_such_stage before unit_q",), "E101"),
+    (("mask_kk before gram_kk",), "E134"),
+    (("all.order = unit_q, unit_k",), "E135"),
+    (("state_key.loop_order = j, d, e",), "E136"),
+])  # fmt: skip
+def test_wrong_pins_are_refused_with_their_line(tmp_path, lines, code):
+    with pytest.raises((PlanRefused, AssertionError)) as caught:
+        pinned_rule(tmp_path, *lines)
+    if isinstance(caught.value, PlanRefused):
+        assert caught.value.code == code
+        assert caught.value.span.text.split()[0] in lines[-1]
+    else:
+        assert f"error[{code}]" in str(caught.value)
