@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import attrs
-import platformdirs
 
 from kdsl.bundle.errors import BundleError
 from kdsl.bundle.load import read_bundle
@@ -49,7 +48,11 @@ class CacheKeyError(BundleError, ValueError):
 def default_root() -> Path:
     """KDSL_CACHE_DIR if it is set, else `bundles` in the user's cache folder for kdsl."""
     given = os.environ.get(FOLDER_VARIABLE)
-    return Path(given) if given else platformdirs.user_cache_path("kdsl", appauthor=False) / "bundles"
+    if given:
+        return Path(given)
+    import platformdirs  # a machine that only loads bundles needs no cache, and may lack this
+
+    return platformdirs.user_cache_path("kdsl", appauthor=False) / "bundles"
 
 
 @attrs.frozen

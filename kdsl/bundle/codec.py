@@ -109,8 +109,9 @@ def _variant(place: Place) -> m.Variant:
         workspace,
         verdicts,
         unit_stride,
+        dense,
         alignment,
-    ) = place.filled(unit_stride=[], alignment={}).fields(
+    ) = place.filled(unit_stride=[], dense=[], alignment={}).fields(
         "id",
         "target",
         "machine",
@@ -124,6 +125,7 @@ def _variant(place: Place) -> m.Variant:
         "workspace",
         "verdicts",
         "unit_stride",
+        "dense",
         "alignment",
     )  # fmt: skip
     return m.Variant(
@@ -140,6 +142,7 @@ def _variant(place: Place) -> m.Variant:
         workspace=[_workspace(buffer) for buffer in workspace.items()],
         verdicts=[_verdict(verdict) for verdict in verdicts.items()],
         unit_stride=[name.text() for name in unit_stride.items()],
+        dense=[name.text() for name in dense.items()],
         alignment={name: size.count() for name, size in alignment.members().items()},
     )
 
@@ -221,7 +224,7 @@ def _machine_document(machine: Machine | None) -> dict[str, Any] | None:
 
 
 def _variant_document(variant: m.Variant) -> dict[str, Any]:
-    layout = {"unit_stride": list(variant.unit_stride), "alignment": dict(variant.alignment)}
+    layout = {"unit_stride": list(variant.unit_stride), "dense": list(variant.dense), "alignment": dict(variant.alignment)}
     return {
         "id": variant.id,
         "target": variant.target,

@@ -97,7 +97,9 @@ def _verify_launch(path: str, variant: m.Variant) -> None:
 def _verify_layout(path: str, variant: m.Variant) -> None:
     tensors = variant.tensors
     _distinct(f"{path}.unit_stride", "tensor", variant.unit_stride)
-    for key, names in (("unit_stride", variant.unit_stride), ("alignment", variant.alignment)):
+    _distinct(f"{path}.dense", "tensor", variant.dense)
+    listed = (("unit_stride", variant.unit_stride), ("dense", variant.dense), ("alignment", variant.alignment))
+    for key, names in listed:
         for name in names:
             if name not in tensors:
                 raise ManifestError(f"{path}.{key}", f"`{name}`", "a tensor that its kernels take")

@@ -39,6 +39,7 @@ def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, by
         kernels=tuple(kernels),
         workspace=tuple(workspaces(plan)),
         unit_stride=tuple(name for name, layout in layouts.items() if layout == "unit_stride"),
+        dense=tuple(name for name, layout in layouts.items() if layout == "dense"),
     )
     return variant, files
 
@@ -164,7 +165,7 @@ def expression(expr: n.Expr, plan: Plan) -> str:
 def manifest_of(plans: tuple[Plan, ...], variants: tuple[m.Variant, ...]) -> m.Manifest:
     """The manifest of variants of one rule."""
     plan, found = plans[0], versions()
-    compiler, flags = compiler_of(plan.target.family)
+    compiler, flags = compiler_of(plan.target.family, str(plan.target.fields["tool"]))
     text = plan.rule.declaration.span.text
     return m.Manifest(
         kdsl=found["kdsl"],

@@ -22,13 +22,13 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def compiler_of(family: str) -> tuple[str, tuple[str, ...]]:
+def compiler_of(family: str, arch: str = "sm_90a") -> tuple[str, tuple[str, ...]]:
     """The native compiler with its version, and its flags. Raises ToolMissing."""
     if family == "cuda":
         from kdsl.lower.toolchain import nvcc
 
         found = nvcc.find()
-        return found.version, (*nvcc.front_flags("ARCH", nvcc.Options()), *nvcc.back_flags("ARCH", nvcc.Options()))
+        return found.version, (*nvcc.front_flags(arch, nvcc.Options()), *nvcc.back_flags(arch, nvcc.Options()))
     from kdsl.lower.toolchain import cc
 
     compiler = cc.find()

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from kdsl.runtime.errors import ArgumentTypeError, ArgumentValueError, MissingTorch
+from kdsl.runtime.request import LAYOUT_OPTION
 from kdsl.runtime.targets import TARGETS
 from kdsl.runtime.tensor import TensorView
 
@@ -48,6 +49,7 @@ class Flags:
             "use_qk_l2norm_in_kernel": self.use_qk_l2norm_in_kernel,
             "use_beta_sigmoid_in_kernel": self.use_beta_sigmoid_in_kernel,
             "allow_neg_eigval": self.allow_neg_eigval,
+            LAYOUT_OPTION: self.state_v_first,
         }
 
     def scalars(self, head_dimension: int) -> dict[str, float]:

@@ -21,6 +21,10 @@ from kdsl.runtime.tensor import ITEM_BYTES, TensorView
 STATES = ("initial_state", "final_state", "pool")
 
 
+# Says how states lie in memory: K or V first. A variant that does not mention it takes both.
+LAYOUT_OPTION = "state_v_first"
+
+
 def _mapping() -> Any:
     return attrs.field(converter=lambda mapping: MappingProxyType(dict(mapping)), hash=False)
 
@@ -108,6 +112,8 @@ def static_refusal(operator: str, variant: Variant, request: CallRequest, here: 
 
 def _option_refusal(variant: Variant, request: CallRequest) -> str:
     for name, value in request.options.items():
+        if name not in variant.options and name == LAYOUT_OPTION:
+            continue  # built for every layout: strides carry it
         if name not in variant.options:
             return f"{name} is {value!r}, the variant does not say for which {name} it was built"
         if variant.options[name] != value:
@@ -161,6 +167,11 @@ def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
         if view is not None and view.strides and view.strides[-1] != 1 and _extended(view, -1):
             found = f"{name} has strides {list(view.strides)}, the variant needs stride 1 on the last axis"
             return f"{found}: call {name}.contiguous(){_other_layout(name, view)}"
+    for name in variant.dense:
+        view = tensors.get(name)
+        if view is not None and not _dense(view, bool(variant.options.get(LAYOUT_OPTION, False))):
+            found = f"{name} has strides {list(view.strides)}, the variant needs its last two axes without gaps"
+            return f"{found}: call {name}.contiguous()"
     for name, size in variant.alignment.items():
         view = tensors.get(name)
         if view is None or 0 in view.shape:
@@ -175,6 +186,14 @@ def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
                 needed = f"the variant needs all but the last in multiples of {size} bytes"
                 return f"{found}, {needed}: call {name}.contiguous(){_other_layout(name, view)}"
     return ""
+
+
+def _dense(view: TensorView, v_first: bool) -> bool:
+    """A state as the kernel sees it, [.., K, V]: rows without gaps, or columns if V comes first in memory."""
+    if 0 in view.shape:
+        return True
+    keys, values = view.shape[-2:]
+    return view.strides[-2:] == ((1, keys) if v_first else (values, 1))
 
 
 def _extended(view: TensorView, axis: int) -> bool:

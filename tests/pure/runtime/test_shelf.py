@@ -90,7 +90,7 @@ def test_the_compiler_is_asked_once_for_a_kind_of_call(compiler):
     request = compiler.requests[0]
     assert request.operator == "kda.chunk_forward" and request.target == "cpu"
     assert request.dtypes == {"q": "f32", "k": "f32", "v": "f32", "g": "f32", "beta": "f32", "o": "f32"}
-    assert request.options == PLAIN
+    assert request.options == {**PLAIN, "state_v_first": False}
     assert request.sizes == {"B": 1, "T": 16, "H": H, "HV": HV, "K": D, "V": D, "N": 1}
     assert request.given == {
         "dt_bias": False,
