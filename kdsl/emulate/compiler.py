@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -21,9 +22,12 @@ RUNTIME = DEVICE.parent / "runtime"
 CANDIDATES = ("g++", "clang++", "c++")
 # `-ffp-contract=off` and no vectorised reductions: a product and a sum round where the CUDA text says so.
 FLAGS = (
-    "-std=c++20", "-O2", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti",
+    "-std=c++20", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti",
     "-fvisibility=hidden", "-U_FORTIFY_SOURCE",
+    # Threads are coroutines: `longjmp` goes from stack to stack, which a shadow stack would forbid.
+    *(("-fcf-protection=none",) if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
+LONG_TEXT = 500  # lines; beyond them compiling well takes longer than running slowly
 LONGEST_SECONDS = 120
 KEPT = 256  # entries of the cache folder; beyond that the oldest go
 _MISSING = re.compile(r"[‘'`\"](\w+)[’'`\"] was not declared|undeclared identifier '(\w+)'")
@@ -52,7 +56,7 @@ def find() -> Compiler:
 def runner() -> Path:
     """The program that runs translated kernels. Raises CannotEmulate."""
     files = sorted(RUNTIME.glob("*.cpp"))
-    flags = (*FLAGS, "-rdynamic")
+    flags = (*FLAGS, "-O2", "-rdynamic")
     key = _key("runner", _headers(), *flags, *(file.read_text(encoding="utf-8") for file in files))
 
     def build(target: Path) -> None:
@@ -66,7 +70,8 @@ def runner() -> Path:
 
 def library(source: str, arch: int) -> Path:
     """A translated kernel as a shared library; `arch` is `__CUDA_ARCH__`. Raises CannotEmulate."""
-    flags = (*FLAGS, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}")
+    level = "-O2" if source.count("\n") < LONG_TEXT else "-Og"
+    flags = (*FLAGS, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}")
     key = _key("kernel", _headers(), *flags, source)
 
     def build(target: Path) -> None:

@@ -84,6 +84,7 @@ def translate(cuda: str) -> Translation:
     """Raises CannotEmulate for what the emulator has no meaning for."""
     text = without_comments(cuda)
     _check_headers(text)
+    text = re.sub(r"^[ \t]*#[ \t]*line\b.*$", "", text, flags=re.M)  # lines are those of this text
     text = replace_assembly(text)
     text = re.sub(r"\b(?:reinterpret_cast|const_cast)\s*<", "kdsl::cast_to<", text)
     text = _POINTER.sub(_pointer, text)

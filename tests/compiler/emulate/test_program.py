@@ -12,7 +12,7 @@ from kdsl.emulate.launches import Buffer, Launch
 from kdsl.emulate.program import Bound, try_program
 from kdsl.validate import bfloat16
 
-# The recurrence token by token, a thread for each value channel, K = V = 32; norm, gate, sigmoid in the kernel.
+# The recurrence token by token, a thread for each channel of v, K = V = 32; norms and gates in the kernel.
 TOKEN_BY_TOKEN = r"""
 extern "C" __global__ void __launch_bounds__(32) recur(
     nv_bfloat16* q, nv_bfloat16* k, nv_bfloat16* v, nv_bfloat16* g, nv_bfloat16* beta, float* A_log,

@@ -53,6 +53,11 @@ def test_what_is_not_known_is_refused_by_name(source, what, line):
     assert re.search(what, str(found)) and found.line == line
 
 
+def test_line_directives_of_the_text_do_not_move_its_lines():
+    found = refusal(HEAD + '#line 7 "a.kds"\n  x[0] = strange(y[0]);\n}\n')
+    assert found.line == 3
+
+
 def test_a_text_without_kernels():
     assert "without a `__global__` function" in str(refusal("int f() { return 1; }\n"))
 
