@@ -62,11 +62,13 @@ def decode_cases(slot_zero_is_real: bool, tokens: int | None = None) -> Iterator
         ("dt_bias",), {"ssm_state_indices": slots}, "swapped",
     )  # fmt: skip
     t = tokens or 3
-    table = tuple(tuple(row * t + column for column in range(t)) for row in range(3)) + ((-1,) * t,)
-    table = (*table[:1], (*table[1][:-1], -1), *table[2:])
+    table = [[row * t + column for column in range(t)] for row in range(4)]
+    table[1][-1] = -1  # a token whose state is not kept
+    table[3][0] = -1  # a row without a source, whose other slots stay as they are
     yield Case(
-        "speculative tokens", {"N": 4, "T": t, "H": 1, "HV": 1, "SLOTS": 3 * t + 1, "W": t},
-        integers={"ssm_state_indices": table, "num_accepted_tokens": tuple(min(x, t) for x in (1, 2, t, 1))},
+        "speculative tokens", {"N": 4, "T": t, "H": 1, "HV": 1, "SLOTS": 4 * t + 1, "W": t},
+        integers={"ssm_state_indices": tuple(map(tuple, table)),
+                  "num_accepted_tokens": tuple(min(x, t) for x in (1, 2, t, 1))},
     )  # fmt: skip
 
 

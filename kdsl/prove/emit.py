@@ -2,7 +2,8 @@
 
 Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees). Integers are
 64-bit and concrete. Thread, vector and parallel loops run in either order; every index is checked; buffers are made
-afresh, unwritten, at each entry of their block; when a block is left, what its buffers hold can be traced.
+afresh, unwritten, at each entry of their block; when a block is left, or a
+step begins, what its buffers hold can be traced.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kdsl.prove.refusal import NoMeaning, shortened
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREADS = range(5)
 FREE_ORDER = (PARALLEL, VECTORIZED, THREADS)
+STEP = "_step"  # the sblock of one step: what the task holds is traced when a step begins
 REDUCE = 2  # IterVar.CommReduce
 
 
@@ -31,6 +33,7 @@ class Emitter(ValueText):
     task: object = None  # the innermost of the thread loops that hold the whole function
     loop: object = None  # the innermost loop here
     leaves: bool = False
+    held: list = field(factory=list)  # buffers of the blocks around this one
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
 
     def put(self, text: str) -> None:
@@ -100,11 +103,16 @@ class Emitter(ValueText):
             self.outer.append((str(variable.var.name).removeprefix("v_"), name))
         for match in block.match_buffers:
             self.windows[hash(match.buffer)] = (match.source.source, [self.integer(r.min) for r in match.source.region])
+        if str(block.name_hint).endswith(STEP):
+            for buffer in self.held:
+                self._trace(buffer, self.outer)
         for buffer in block.alloc_buffers:
             self.allocate(buffer)
+        held, self.held = self.held, [*self.held, *block.alloc_buffers]
         if block.init is not None:
             self._initial(block)
         self._described(block)
+        self.held = held
         for buffer in block.alloc_buffers:
             self._trace(buffer, self.outer)
             self.put(f"free({self.name(buffer)});")
