@@ -26,6 +26,9 @@ SOURCE_NAME = "kernel.cu"
 NVCC_FLAGS = ("-std=c++17", "-O3", "-diag-suppress=177", "-allow-unsupported-compiler")
 # Variables that would change what is compiled behind the back of the flags that a result records.
 UNSET = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+# How nvcc spells the way to its headers: from its own folder, and in a full toolkit through one for the host.
+BELOW_ROOT = ("/bin/..//", "/bin/../", "/")
+HEADER_TREES = ("targets/x86_64-linux/", "targets/sbsa-linux/", "")
 UNKNOWN_ARCH = ("Unsupported gpu architecture", "is not defined for option 'gpu-name'")
 _ARCH = re.compile(r"sm_(\d+[af]?)")
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)"(?:,\s*\d+,\s*\d+)?', re.MULTILINE)
@@ -95,9 +98,8 @@ class Nvcc:
         return CudaObjects(arch, ptx, cubin, parse(said), flags, self.version, self.host.version)
 
     def _places(self, folder: Path) -> tuple[tuple[str, str], ...]:
-        root = self.toolkit.root
-        inside = tuple((f"{root}{middle}", "cuda/") for middle in ("/bin/..//", "/bin/../", "/"))
-        return (*inside, (f"{folder}/", ""))
+        inside = (f"{self.toolkit.root}{middle}{part}" for part in HEADER_TREES for middle in BELOW_ROOT)
+        return (*((place, "cuda/") for place in inside), (f"{folder}/", ""))
 
     def _run(self, program: cuda.Program, arguments: list[str], folder: Path, arch: str) -> str:
         environment = {name: value for name, value in os.environ.items() if name not in UNSET}

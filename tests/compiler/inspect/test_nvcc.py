@@ -78,6 +78,21 @@ def forgotten():
     cuda.forget()
 
 
+def test_a_toolkit_on_the_path_gives_what_the_wheels_of_its_version_give(
+    compiler, text_of, monkeypatch, forgotten
+):
+    monkeypatch.setattr(cuda, "WHEEL_ROOT", "nvidia/none")
+    forgotten()
+    try:
+        other = nvcc.Nvcc(cuda.toolkit(), cuda.host_compiler())
+    except ToolMissing as missing:
+        pytest.skip(f"no second toolkit: {missing}")
+    if other.version != compiler.version:
+        pytest.skip(f"the other toolkit is {other.version}")
+    mine, theirs = (each.compile(text_of("pipeline"), "sm_90a") for each in (compiler, other))
+    assert (mine.ptx, mine.cubin) == (theirs.ptx, theirs.cubin)
+
+
 def test_a_missing_compiler_names_the_extra(monkeypatch, forgotten, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
