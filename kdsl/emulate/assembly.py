@@ -2,7 +2,8 @@
 temporaries.
 
 So the instructions that a device would execute are executed, operand by operand, and a wrong address inside
-an intrinsic is seen like any other. `device/ptx.h` says which opcodes there are."""
+an intrinsic is seen like any other. `device/ptx.h` says which opcodes there are.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Random calls of the operators for given sizes and settings: what a rule is tried on when nobody says
-otherwise."""
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def chunk_call(
 
     `lengths` packs sequences, B = 1. Without it B rows of T tokens. Settings are the operator's options and
     the dtypes of q, g, beta and initial_state. Raises ValueError for settings that it does not know how to
-    draw."""
+    draw.
+    """
     heads, values_heads = sizes["H"], sizes.get("HV", sizes["H"])
     batch, tokens = (1, sum(lengths)) if lengths is not None else (sizes.get("B", 1), sizes["T"])
     sequences = len(lengths) if lengths is not None else batch

@@ -36,7 +36,8 @@ class Finding:
     """One thing that is wrong, at a line of the CUDA text; `times` counts the same thing at the same place.
 
     `offset` and `bytes` are of the access in `array`. `line` is None for what no line did. Blocks and threads
-    are (x, y, z), None where nobody is named; `other_thread` of a race with another block is None too."""
+    are (x, y, z), None where nobody is named; `other_thread` of a race with another block is None too.
+    """
 
     kind: str
     kernel: str
@@ -83,7 +84,8 @@ class SharedTraffic:
 
     `bytes` are of one lane, `instructions` of a whole warp. `wavefronts` is what they took, `ideal` what the
     words they touched would take without conflicts; `worst` and `worst_ideal` are those of the worst
-    instruction."""
+    instruction.
+    """
 
     kernel: str
     line: int

@@ -28,7 +28,8 @@ class Buffer:
 
     role: `input` is never written; `output` is filled with NaN, written throughout, and comes back; `updated`
     comes in and goes out; `workspace` is filled with NaN and what is read of it has to have been written. One
-    array may be an argument of several launches."""
+    array may be an argument of several launches.
+    """
 
     array: np.ndarray
     role: str

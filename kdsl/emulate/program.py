@@ -1,5 +1,6 @@
 """What a lowered rule has to offer so that `kdsl emulate` can try it: a call in, launches and their outputs
-out."""
+out.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Bound:
     `state` is the final state, or the pool after the call; uint16 arrays are bfloat16 patterns. Both are
     buffers of the launches: o and the final state as `output`, the pool as `updated`, tensors between kernels
     as `workspace`, all else as `input`. A launch whose grid is empty is left out, as the runtime leaves it
-    out."""
+    out.
+    """
 
     launches: tuple[Launch, ...]
     o: np.ndarray
@@ -40,7 +42,8 @@ class Program(Protocol):
 
     def bind(self, call: Mapping[str, Any]) -> Bound:
         """The launches that execute `call`: arguments of `kdsl.validate.call` for kda.chunk_forward, of
-        `kdsl.validate.oracle.decode` for kda.decode, as the functions in `kdsl.emulate.calls` draw them."""
+        `kdsl.validate.oracle.decode` for kda.decode, as the functions in `kdsl.emulate.calls` draw them.
+        """
         ...
 
 

@@ -1,5 +1,6 @@
 """What the emulator does not know how to run. A refusal is an answer: the verdict is then `unknown`, which is
-no pass."""
+no pass.
+"""
 
 from __future__ import annotations
 

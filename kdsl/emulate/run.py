@@ -31,7 +31,8 @@ class EmulationResult:
 
     `refusal` is what the emulator cannot run; `findings` is empty for a kernel that did nothing wrong.
     `notes` are things that change no result. `seconds` are of the kernels alone, `compile_seconds` of
-    everything before them."""
+    everything before them.
+    """
 
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
@@ -59,7 +60,8 @@ def emulate(
 
     A launch is a Launch or a tuple of its fields. `seed` orders blocks and warps and decides when
     asynchronous copies land. `seconds` bound the run; a kernel that takes longer hangs, which is a finding.
-    Raises TypeError or ValueError for arguments that do not fit a kernel's parameters, and RunnerFault."""
+    Raises TypeError or ValueError for arguments that do not fit a kernel's parameters, and RunnerFault.
+    """
     launches = [launch if isinstance(launch, Launch) else Launch(*launch) for launch in kernels]
     begin = time.perf_counter()
     try:

@@ -1,5 +1,6 @@
 """C++ text at the level of brackets, strings and comments: all that the translation has to know of the
-grammar."""
+grammar.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Pointers become `Pointer<T>`, local arrays of kernels `Registers<T, n>`, shared arrays pointers into the
 shared window, asm statements calls (see `assembly`). Everything else is the compiler's business: what it does
-not know, a function that is not in the headers for one, it names, and that is the refusal."""
+not know, a function that is not in the headers for one, it names, and that is the refusal.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Parameter:
 @frozen
 class KernelText:
     """One `__global__` function: its parameters in order, and the most threads its launch bounds allow, if
-    any."""
+    any.
+    """
 
     symbol: str
     parameters: tuple[Parameter, ...]
@@ -142,7 +144,8 @@ def _most_threads(bounds: str | None) -> int | None:
 
 def _kernel_body(body: str, first_line: int) -> tuple[str, list[SharedArray], str]:
     """The body with its arrays replaced and its line numbers noted; its static shared arrays; the dynamic
-    alignment."""
+    alignment.
+    """
     arrays: list[SharedArray] = []
     dynamic = "16"
 

@@ -62,6 +62,7 @@ class Address {
 
   const Region* region() const { return region_; }
   uintptr_t address() const { return address_; }
+  Address operator+(int64_t bytes) const { return Address(region_, address_ + uintptr_t(bytes)); }
   explicit operator bool() const { return address_ != 0; }
   template <std::integral I>
     requires(!std::same_as<I, bool>)

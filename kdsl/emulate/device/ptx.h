@@ -56,12 +56,18 @@ inline void st_shared_v4_b32(u32 a, u32 x, u32 y, u32 z, u32 w) { shared_store(a
 inline void st_shared_v4_u32(u32 a, u32 x, u32 y, u32 z, u32 w) { shared_store(a, uint4{x, y, z, w}); }
 inline void st_shared_v4_f32(u32 a, f32 x, f32 y, f32 z, f32 w) { shared_store(a, float4{x, y, z, w}); }
 
+template <class A> void ld_global_b16(u16& d, const A& a) { d = global_load<u16>(at(a)); }
+template <class A> void ld_global_u16(u16& d, const A& a) { d = global_load<u16>(at(a)); }
 template <class A> void ld_global_b32(u32& d, const A& a) { d = global_load<u32>(at(a)); }
 template <class A> void ld_global_f32(f32& d, const A& a) { d = global_load<f32>(at(a)); }
 template <class A> void ld_global_nc_b32(u32& d, const A& a) { d = global_load<u32>(at(a)); }
 template <class A> void ld_global_nc_f32(f32& d, const A& a) { d = global_load<f32>(at(a)); }
 template <class A> void ld_global_v2_b32(u32& x, u32& y, const A& a) {
   const uint2 v = global_load<uint2>(at(a));
+  x = v.x, y = v.y;
+}
+template <class A> void ld_global_v2_f32(f32& x, f32& y, const A& a) {
+  const float2 v = global_load<float2>(at(a));
   x = v.x, y = v.y;
 }
 template <class A> void ld_global_v4_b32(u32& x, u32& y, u32& z, u32& w, const A& a) {
@@ -78,6 +84,8 @@ template <class A> void ld_global_nc_v4_b32(u32& x, u32& y, u32& z, u32& w, cons
 template <class A> void ld_global_nc_v4_f32(f32& x, f32& y, f32& z, f32& w, const A& a) {
   ld_global_v4_f32(x, y, z, w, a);
 }
+template <class A> void st_global_b16(const A& a, u16 x) { global_store(at(a), x); }
+template <class A> void st_global_u16(const A& a, u16 x) { global_store(at(a), x); }
 template <class A> void st_global_b32(const A& a, u32 x) { global_store(at(a), x); }
 template <class A> void st_global_f32(const A& a, f32 x) { global_store(at(a), x); }
 template <class A> void st_global_v2_b32(const A& a, u32 x, u32 y) { global_store(at(a), uint2{x, y}); }

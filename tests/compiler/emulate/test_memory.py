@@ -187,6 +187,18 @@ def test_one_array_as_two_arguments_is_one_buffer():
     assert (pool == 2).all()
 
 
+def test_global_accesses_of_asm_are_checked_too():
+    asm = """    float v;
+    asm volatile("ld.global.nc.f32 %0, [%1 + 4];" : "=f"(v) : "l"(x + i));
+    asm volatile("st.global.f32 [%0], %1;" :: "l"(y + i), "f"(v + 1.0f) : "memory");
+"""
+    source = ADD.replace("    y[i] = (x[i] + 1.0f);\n", asm)
+    y = np.zeros(100, np.float32)
+    (finding,) = run(source, y=y).findings
+    assert (finding.kind, finding.line, finding.array, finding.offset) == ("out_of_bounds", 5, "x", 400)
+    np.testing.assert_array_equal(y[:99], np.arange(99) + 2)
+
+
 def test_null_pointers():
     source = ADD.replace("x[i] + 1.0f", "x != nullptr ? (float)x[i] : 2.0f")
     y = np.zeros(100, np.float32)
