@@ -26,6 +26,7 @@ FAMILIES = {
     "E3": "placement and resources",
     "E4": "coverage of the graph", "E5": "contracts", "W5": "warnings", "R0": "refusals of `select`",
     "T0": "tools",
+    "P1": "proofs",
 }  # fmt: skip
 SECTIONS = ("What", "Why", "Fails", "Fixed")
 

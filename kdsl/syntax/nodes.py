@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Union
-
 from attrs import field, frozen
 
 from kdsl.source.span import Span
@@ -19,7 +17,7 @@ class Id(Node):
     text: str
 
 
-# ---- expressions --------------------------------------------------------------------------------------------
+# ---- expressions -------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -176,13 +174,14 @@ class AtLevel(Node):
     level: Id
 
 
-Expr = Union[
-    Number, Quantity, Name, Text, Reference, Group, Sequence, Call, Baseline, Binary, Signed, Comparison, IsOption,
-    Contains, Logical, Not, Conditional, Reduction, Percent, Ratio, AtLevel,
-]  # fmt: skip
+Expr = (
+    Number | Quantity | Name | Text | Reference | Group | Sequence | Call | Baseline | Binary | Signed
+    | Comparison | IsOption | Contains | Logical | Not | Conditional | Reduction | Percent | Ratio
+    | AtLevel
+)
 
 
-# ---- claims -------------------------------------------------------------------------------------------------
+# ---- claims ------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -215,7 +214,7 @@ class Within(Node):
     acceptance: Id
 
 
-Predicate = Union[Typed, Uses, Within, Expr]
+Predicate = Typed | Uses | Within | Expr
 
 
 @frozen
@@ -232,7 +231,7 @@ class Range(Node):
     high: Expr
 
 
-# ---- operator -----------------------------------------------------------------------------------------------
+# ---- operator ----------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -347,7 +346,7 @@ class Either(Node):
     cases: tuple[FormCase, ...]
 
 
-GraphNode = Union[Stage, Carry, Either, Doc]
+GraphNode = Stage | Carry | Either | Doc
 
 
 @frozen
@@ -376,7 +375,7 @@ class Operator(Node):
     items: tuple[Node, ...]  # Doc, Block, Part, Acceptance
 
 
-# ---- target, instruction ------------------------------------------------------------------------------------
+# ---- target, instruction -----------------------------------------------------------------------------------
 
 
 @frozen
@@ -418,7 +417,7 @@ class Instruction(Node):
     items: tuple[Node, ...]  # Doc, Field, Operand
 
 
-# ---- rule ---------------------------------------------------------------------------------------------------
+# ---- rule --------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -535,7 +534,7 @@ class Edition(Node):
     year: Number
 
 
-Declaration = Union[Operator, Target, Instruction, Tactic, Rule, Use, Edition]
+Declaration = Operator | Target | Instruction | Tactic | Rule | Use | Edition
 
 
 @frozen
