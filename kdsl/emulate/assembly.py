@@ -35,8 +35,9 @@ _OUTPUT_TYPE = {"r": "uint32_t", "f": "float", "l": "uint64_t", "h": "uint16_t"}
 
 @lru_cache(maxsize=1)
 def known_opcodes() -> frozenset[str]:
-    """The functions of `device/ptx.h`: opcodes with `_` for `.` and `::`."""
-    return frozenset(re.findall(r"\bvoid (\w+)\(", (DEVICE / "ptx.h").read_text(encoding="utf-8")))
+    """The functions of `kdsl::ptx` in `device/ptx.h`: opcodes with `_` for `.` and `::`."""
+    text = (DEVICE / "ptx.h").read_text(encoding="utf-8").partition("namespace kdsl::ptx {")[2]
+    return frozenset(re.findall(r"\bvoid (\w+)\(", text))
 
 
 def function_of(opcode: str) -> str:
@@ -92,7 +93,7 @@ def _operand(text: str, line: int) -> tuple[str, str]:
 
 
 def _calls(statement: Statement) -> str:
-    lines = ["{ using namespace kdsl;"]
+    lines = ["do { using namespace kdsl;"]
     for number, (constraint, expression) in enumerate(statement.outputs):
         kind = constraint[-1]
         initial = f" = {_CONSTRAINT[kind][1]}({expression})" if "+" in constraint else "{}"
@@ -103,7 +104,7 @@ def _calls(statement: Statement) -> str:
     lines += [_instruction(part.strip(), statement) for part in statement.template.split(";")]
     for number, (_, expression) in enumerate(statement.outputs):
         lines.append(f"({expression}) = kdsl_{number};")
-    return " ".join([*filter(None, lines), "}"])
+    return " ".join([*filter(None, lines), "} while (false);"])
 
 
 def _instruction(text: str, statement: Statement) -> str:

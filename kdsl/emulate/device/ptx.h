@@ -7,11 +7,11 @@
 #include "pointers.h"
 #include "threads.h"
 
-namespace kdsl::ptx {
+// What several instructions have in common.
+namespace kdsl::parts {
 
 using u16 = uint16_t; using u32 = uint32_t; using u64 = uint64_t; using f32 = float;
 
-// --- shared and global memory -------------------------------------------------------------------------------------
 template <class T> T shared_load(u32 address) {
   return Reference<T>(shared_region(address), generic_address(address)).get();
 }
@@ -26,7 +26,39 @@ template <class T> void global_store(const Address& address, const T& value) {
 }
 inline Address at(const Address& address) { return address; }
 inline Address at(u64 address) { return Address(address); }
+template <class A> void cp_async(u32 to, const A& from, unsigned bytes, unsigned read) {
+  const Address source = at(from);
+  copy_async(to, source.region(), source.address(), bytes, read);
+}
+inline void ldmatrix_2(u32& d0, u32& d1, bool transposed, u32 row) {
+  u32 d[2];
+  load_matrices(d, 2, transposed, row);
+  d0 = d[0], d1 = d[1];
+}
+inline void ldmatrix_4(u32& d0, u32& d1, u32& d2, u32& d3, bool transposed, u32 row) {
+  u32 d[4];
+  load_matrices(d, 4, transposed, row);
+  d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+}
+inline void stmatrix_n(u32 row, bool transposed, std::initializer_list<u32> s) {
+  store_matrices(s.begin(), unsigned(s.size()), transposed, row);
+}
+inline void mma_4_2(Element e, unsigned depth, f32* (&d)[4], std::initializer_list<u32> ab,
+                    std::initializer_list<f32> c) {
+  f32 result[4];
+  const size_t of_b = ab.size() / 3;
+  multiply(e, depth, ab.begin(), ab.begin() + 2 * of_b, c.begin(), result);
+  for (int i = 0; i < 4; ++i) *d[i] = result[i];
+}
+inline f32 flushed(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 
+}  // namespace kdsl::parts
+
+namespace kdsl::ptx {
+
+using namespace parts;
+
+// --- shared and global memory -------------------------------------------------------------------------------------
 inline void ld_shared_b16(u16& d, u32 a) { d = shared_load<u16>(a); }
 inline void ld_shared_u16(u16& d, u32 a) { d = shared_load<u16>(a); }
 inline void ld_shared_b32(u32& d, u32 a) { d = shared_load<u32>(a); }
@@ -111,10 +143,6 @@ inline void setp_eq_b32(bool& p, u32 a, u32 b) { p = a == b; }
 inline void setp_eq_u32(bool& p, u32 a, u32 b) { p = a == b; }
 
 // --- asynchronous copies ------------------------------------------------------------------------------------------
-template <class A> void cp_async(u32 to, const A& from, unsigned bytes, unsigned read) {
-  const Address source = at(from);
-  copy_async(to, source.region(), source.address(), bytes, read);
-}
 template <class A> void cp_async_ca_shared_global(u32 to, const A& from, u32 n) { cp_async(to, from, n, n); }
 template <class A> void cp_async_ca_shared_global(u32 to, const A& from, u32 n, u32 read) { cp_async(to, from, n, read); }
 template <class A> void cp_async_cg_shared_global(u32 to, const A& from, u32 n) { cp_async(to, from, n, n); }
@@ -134,26 +162,13 @@ inline void cp_async_wait_all() { wait_all_copies(); }
 // --- matrices -----------------------------------------------------------------------------------------------------
 inline void ldmatrix_sync_aligned_m8n8_x1_shared_b16(u32& d, u32 row) { load_matrices(&d, 1, false, row); }
 inline void ldmatrix_sync_aligned_m8n8_x1_trans_shared_b16(u32& d, u32 row) { load_matrices(&d, 1, true, row); }
-inline void ldmatrix_2(u32& d0, u32& d1, bool transposed, u32 row) {
-  u32 d[2];
-  load_matrices(d, 2, transposed, row);
-  d0 = d[0], d1 = d[1];
-}
 inline void ldmatrix_sync_aligned_m8n8_x2_shared_b16(u32& d0, u32& d1, u32 row) { ldmatrix_2(d0, d1, false, row); }
 inline void ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(u32& d0, u32& d1, u32 row) { ldmatrix_2(d0, d1, true, row); }
-inline void ldmatrix_4(u32& d0, u32& d1, u32& d2, u32& d3, bool transposed, u32 row) {
-  u32 d[4];
-  load_matrices(d, 4, transposed, row);
-  d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
-}
 inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(u32& d0, u32& d1, u32& d2, u32& d3, u32 row) {
   ldmatrix_4(d0, d1, d2, d3, false, row);
 }
 inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(u32& d0, u32& d1, u32& d2, u32& d3, u32 row) {
   ldmatrix_4(d0, d1, d2, d3, true, row);
-}
-inline void stmatrix_n(u32 row, bool transposed, std::initializer_list<u32> s) {
-  store_matrices(s.begin(), unsigned(s.size()), transposed, row);
 }
 inline void stmatrix_sync_aligned_m8n8_x1_shared_b16(u32 row, u32 s) { stmatrix_n(row, false, {s}); }
 inline void stmatrix_sync_aligned_m8n8_x1_trans_shared_b16(u32 row, u32 s) { stmatrix_n(row, true, {s}); }
@@ -167,13 +182,6 @@ inline void stmatrix_sync_aligned_m8n8_x4_trans_shared_b16(u32 row, u32 s, u32 t
 }
 inline void movmatrix_sync_aligned_m8n8_trans_b16(u32& d, u32 s) { d = transpose_matrix(s); }
 
-inline void mma_4_2(Element e, unsigned depth, f32* (&d)[4], std::initializer_list<u32> ab,
-                    std::initializer_list<f32> c) {
-  f32 result[4];
-  const size_t of_b = ab.size() / 3;
-  multiply(e, depth, ab.begin(), ab.begin() + 2 * of_b, c.begin(), result);
-  for (int i = 0; i < 4; ++i) *d[i] = result[i];
-}
 inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(f32& d0, f32& d1, f32& d2, f32& d3, u32 a0, u32 a1,
                                                                 u32 a2, u32 a3, u32 b0, u32 b1, f32 c0, f32 c1, f32 c2,
                                                                 f32 c3) {
@@ -209,7 +217,6 @@ inline void mma_sync_aligned_m16n8k4_row_col_f32_tf32_tf32_f32(f32& d0, f32& d1,
 }
 
 // --- arithmetic ---------------------------------------------------------------------------------------------------
-inline f32 flushed(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 inline void ex2_approx_f32(f32& d, f32 a) { d = exp2f(a); }
 inline void ex2_approx_ftz_f32(f32& d, f32 a) { d = flushed(exp2f(flushed(a))); }
 inline void lg2_approx_f32(f32& d, f32 a) { d = log2f(a); }
