@@ -49,3 +49,16 @@ class KernelRequest:
         """A sequential index that the grid enumerates."""
         indices = self.operator.indices
         return next((name for name in self.gridded if indices[name].mode == "sequential"), None)
+
+    def refuse_undealt(self) -> None:
+        """Every parallel index is the grid's, one by one: nothing inside a kernel enumerates it."""
+        tiles = dict(pair for axis in self.kernel.grid for pair in axis.indices)
+        for name, index in self.operator.indices.items():
+            if index.mode == "parallel" and tiles.get(name) != 1:
+                found = f"`{name} by {tiles[name]}`" if name in tiles else "not in the grid"
+                raise PlanRefused(
+                    "E138", f"the grid of kernel `{self.kernel.name}` does not deal `{name}` one by one",
+                    self.kernel.grid[0].span if self.kernel.grid else self.kernel.span,
+                    observed=found, required=f"`{name}` in a launch axis, without a tile",
+                    help=(f"add `{name}` to the grid: every value of a parallel index is a task of its own",),
+                )  # fmt: skip

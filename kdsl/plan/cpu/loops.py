@@ -8,7 +8,7 @@ from attrs import frozen
 
 from kdsl.check.model import Kernel
 from kdsl.plan import steps as s
-from kdsl.plan.model import Decision, PlannedStage
+from kdsl.plan.model import Decision, PlannedStage, grid_loop
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 
@@ -26,7 +26,7 @@ class Nest:
 def grid_steps(kernel: Kernel) -> Iterator[s.Step]:
     """Every launch axis of a CPU kernel is one: tasks that threads take in any order."""
     for axis in kernel.grid:
-        indices = tuple(index for index, _ in axis.indices)
+        indices = tuple(grid_loop(index, tile) for index, tile in axis.indices)
         name = indices[0]
         if len(indices) > 1:
             name = axis.axis
@@ -48,6 +48,11 @@ def nest(stage: PlannedStage, kernel: Kernel, pins: Pins) -> Nest:
                 raise PlanRefused(
                     "E121", f"`{kind} {index}`: stage `{stage.name}` has no loop `{index}`", span,
                     observed=", ".join(x.index for x in loops) or "no loops",
+                )  # fmt: skip
+            if len(names[index]) > 1 or (kind == "unroll" and _asked(attributes, "vector", index)):
+                raise PlanRefused(
+                    "E122", f"`{kind} {index} by {width}`: stage `{stage.name}` deals `{index}` out already", span,
+                    help=(f"keep one of `vector {index}` and `unroll {index}`",),
                 )  # fmt: skip
             if loop.extent % width:
                 raise PlanRefused(
@@ -75,6 +80,10 @@ def nest(stage: PlannedStage, kernel: Kernel, pins: Pins) -> Nest:
     steps += _lanes(stage, attributes, names, span)
     steps += _separate(stage, order, loops, names, span)
     return Nest(order, natural, tuple(steps), decision)
+
+
+def _asked(attributes, kind: str, index: str) -> bool:
+    return any(name == index for name, _ in attributes.get(kind, ()))
 
 
 def _default_order(loops, names, attributes) -> tuple[str, ...]:
