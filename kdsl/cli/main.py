@@ -14,6 +14,7 @@ COMMANDS = {
     "lower": "a rule to its schedule, TIR, source and bundle",
     "fmt": "rewrite files in the one canonical form",
     "explain": "what a diagnostic code means, with examples",
+    "lsp": "the language server that editors talk to",
 }
 EXIT_FAULT = 4
 

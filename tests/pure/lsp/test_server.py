@@ -1,0 +1,188 @@
+"""The server over its pipes: real messages in, real answers out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from lsprotocol import types
+
+from .conftest import OPERATOR, RULE, at, document, editor
+
+
+def talk(root, conversation, **general) -> None:
+    async def run():
+        async with editor(root, **general) as client:
+            await conversation(client)
+
+    asyncio.run(run())
+
+
+def test_diagnostics_follow_the_text(tmp_path):
+    text = RULE.read_text("utf-8")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        assert await editor.until(uri, lambda found: True) == []
+        editor.change(uri, text.replace("fma.f32", "fma.f23"))
+        found = await editor.until(uri, bool)
+        assert [d.code for d in found] == ["E101"] and "did you mean `fma.f32`?" in found[0].message
+        editor.change(uri, text.replace("place {", "place"), 3)
+        found = await editor.until(uri, lambda found: found and found[0].code != "E101")
+        assert found[0].code == "E004"
+        editor.change(uri, text, 4)
+        await editor.until(uri, lambda found: not found)
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(document(uri)))
+
+    talk(tmp_path, conversation)
+
+
+def test_reading(tmp_path):
+    text = RULE.read_text("utf-8")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        client, doc = editor.client, document(uri)
+        place = at(text, "state, state_ne|xt")
+        said = (await client.text_document_hover_async(types.HoverParams(doc, place))).contents.value
+        assert (
+            "state_next[d, e]" in said
+            and "K x V of f32" in said
+            and "| cpu_split | all | stack | 256 x 256 f32 | 262144 |" in said
+        )
+        said = (
+            await client.text_document_hover_async(types.HoverParams(doc, at(text, "stack_by|tes <=")))
+        ).contents.value
+        assert "holds" in said and "proved" in said
+        places = await client.text_document_definition_async(types.DefinitionParams(doc, place))
+        assert [p.uri for p in places] == [OPERATOR.resolve().as_uri()]
+        everywhere = await client.text_document_references_async(
+            types.ReferenceParams(types.ReferenceContext(True), doc, place))  # fmt: skip
+        assert {p.uri for p in everywhere} == {uri, OPERATOR.resolve().as_uri()}
+        outline = await client.text_document_document_symbol_async(types.DocumentSymbolParams(doc))
+        assert [s.name for s in outline] == ["cpu_split"] and [s.name for s in outline[0].children] == ["all"]
+        data = (await client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(doc))).data
+        assert data and len(data) % 5 == 0
+        assert await client.text_document_folding_range_async(types.FoldingRangeParams(doc))
+        lenses = await client.text_document_code_lens_async(types.CodeLensParams(doc))
+        assert [lens.command.title for lens in lenses] == ["lower for cpu"]
+        found = await client.workspace_symbol_async(types.WorkspaceSymbolParams("chunk"))
+        assert "kda.chunk_forward" in [s.name for s in found]
+
+    talk(tmp_path, conversation)
+
+
+def test_completion_edits_the_word(tmp_path):
+    text = "rule a schedules kda.chunk_forward on cpu {\n  ensure { stack_bytes <= target.st }\n}\n"
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        answer = await editor.client.text_document_completion_async(
+            types.CompletionParams(document(uri), at(text, "target.st|")))  # fmt: skip
+        found = {item.label: item for item in answer.items}["target.stack_bytes_per_task"]
+        assert found.text_edit.range == types.Range(at(text, "<= |target"), at(text, "target.st|"))
+
+    talk(tmp_path, conversation)
+
+
+def test_rename_across_files(tmp_path):
+    operator = (
+        "operator toy {\n  sizes { B; D in 16..256 }\n  inputs { x : [B, D] of f32 }\n"
+        "  outputs { y : [B, D] of f32 }\n"
+        "  indices { n in B parallel; d in D }\n  views { xx[d] = x[n, d]; yy[d] = y[n, d] }\n"
+        "  part all { scale : z[d] = xx[d] * 2.0; write : yy[d] = z[d] }\n}\n"
+    )
+    rule = (
+        'use "toy.kds"\nrule r schedules toy on cpu {\n  require { D % 16 == 0 }\n  kernel k computes all {\n'
+        "    grid { task : n }\n    place { z : f32 in stack }\n"
+        "    compute { scale : fma.f32 vector d by 8 }\n  }\n}\n"
+    )
+
+    async def conversation(editor):
+        toy, uri = editor.open("toy.kds", operator), editor.open("rule.kds", rule)
+        edit = await editor.client.text_document_rename_async(
+            types.RenameParams(document(uri), at(rule, "sc|ale"), "double"))  # fmt: skip
+        assert {u: len(e) for u, e in edit.changes.items()} == {toy: 1, uri: 1}
+        for name, why in (("write", "taken"), ("a b", "no name"), ("over", "word of the language")):
+            params = types.RenameParams(document(uri), at(rule, "sc|ale"), name)
+            assert await editor.client.text_document_rename_async(params) is None
+            assert why in editor.messages[-1]
+        place = types.PrepareRenameParams(document(uri), at(rule, "fma|.f32"))
+        assert await editor.client.text_document_prepare_rename_async(place) is None
+        assert "standard library" in editor.messages[-1]
+
+    talk(tmp_path, conversation)
+
+
+def test_formatting_and_code_actions(tmp_path):
+    text = RULE.read_text("utf-8")
+    loose = text.replace("  require {", "      require   {")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", loose)
+        options = types.FormattingOptions(tab_size=2, insert_spaces=True)
+        edits = await editor.client.text_document_formatting_async(
+            types.DocumentFormattingParams(document(uri), options)
+        )
+        assert edits[0].new_text == text
+        wrong = text.replace("chain = split", "chain = splt")
+        editor.change(uri, wrong)
+        found = await editor.until(uri, bool)
+        context = types.CodeActionContext(found)
+        params = types.CodeActionParams(document(uri), found[0].range, context)
+        actions = await editor.client.text_document_code_action_async(params)
+        edit = actions[0].edit.changes[uri][0]
+        assert edit.new_text == "split" and edit.range == found[0].range
+        editor.change(uri, "rule a {", 3)
+        params = types.DocumentFormattingParams(document(uri), options)
+        assert await editor.client.text_document_formatting_async(params) is None
+
+    talk(tmp_path, conversation)
+
+
+def test_columns_count_utf16_units(tmp_path):
+    header = 'rule a schedules kda.chunk_forward on cpu { """\U0001d50a"""; '
+    text = f"# \U0001d50a é\n{header}require {{ nothing == 1 }} }}\n"
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        found = await editor.until(uri, lambda found: any("`nothing`" in d.message for d in found))
+        place = next(d for d in found if "`nothing`" in d.message).range
+        assert place.start == types.Position(1, text.split("\n")[1].index("nothing") + 1)
+
+    talk(tmp_path, conversation, position_encodings=[types.PositionEncodingKind.Utf16])
+
+
+def test_faults_do_not_end_the_server(tmp_path):
+    async def conversation(editor):
+        gone = document((tmp_path / "gone.kds").as_uri())
+        nowhere = types.Position(9999, 9999)
+        assert await editor.client.text_document_hover_async(types.HoverParams(gone, nowhere)) is None
+        assert await editor.client.text_document_definition_async(types.DefinitionParams(gone, nowhere)) == []
+        for number, text in enumerate(
+            ("", "\0", "rule", "}" * 50, "operator x {\n" * 80, '"""', 'use ".."', "é" * 999)
+        ):
+            uri = editor.open(f"odd{number}.kds", text, save="\0" not in text)
+            for place in (types.Position(0, 0), nowhere):
+                await editor.client.text_document_completion_async(
+                    types.CompletionParams(document(uri), place)
+                )
+                await editor.client.text_document_hover_async(types.HoverParams(document(uri), place))
+            await editor.client.text_document_semantic_tokens_full_async(
+                types.SemanticTokensParams(document(uri))
+            )
+        uri = editor.open("rule.kds", RULE.read_text("utf-8"))
+        assert await editor.until(uri, lambda found: True) == []
+
+    talk(tmp_path, conversation)
+
+
+def test_a_workspace_needs_no_use(tmp_path):
+    (tmp_path / "targets.kds").write_text("target tiny extends cpu {\n  stack_bytes_per_task = 64 KiB\n}\n")
+    text = RULE.read_text("utf-8").replace("on cpu", "on tiny")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        found = await editor.until(uri, bool)
+        assert {d.code for d in found} == {"E302"}
+
+    talk(tmp_path, conversation)
