@@ -56,19 +56,20 @@ def decode_cases(slot_zero_is_real: bool, tokens: int | None = None) -> Iterator
     t = tokens or 1
     if slot_zero_is_real:
         yield Case("row n owns slot n", {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 3, "W": 1}, order="gaps")
-    slots = ((3,), (-1,), (0,), (1,), (7,))
+    slots = ((3,), (-1,), (0,), (1,), (5,))
     yield Case(
         "slots by index, one row skipped, one outside the pool", {"N": 5, "T": t, "H": 2, "HV": 2, "SLOTS": 5, "W": 1},
         ("dt_bias",), {"ssm_state_indices": slots}, "swapped",
     )  # fmt: skip
     t = tokens or 3
-    table = [[row * t + column for column in range(t)] for row in range(4)]
+    table = [[row * t + column for column in range(t)] for row in range(5)]
     table[1][-1] = -1  # a token whose state is not kept
-    table[3][0] = -1  # a row without a source, whose other slots stay as they are
+    table[2][0] = 5 * t  # the first slot that there is not
+    table[3][0], table[4][0] = -1, 5 * t  # rows without a source, whose other slots stay as they are
     yield Case(
-        "speculative tokens", {"N": 4, "T": t, "H": 1, "HV": 1, "SLOTS": 4 * t + 1, "W": t},
+        "speculative tokens", {"N": 5, "T": t, "H": 1, "HV": 1, "SLOTS": 5 * t, "W": t},
         integers={"ssm_state_indices": tuple(map(tuple, table)),
-                  "num_accepted_tokens": tuple(min(x, t) for x in (1, 2, t, 1))},
+                  "num_accepted_tokens": (0, min(2, t), t + 1, 1, 1)},
     )  # fmt: skip
 
 

@@ -57,11 +57,13 @@ class Emitter(ValueText):
         method(self, s)
 
     def scoped(self, head: str, body, tail: str = "}") -> None:
+        around = dict(self.names)
         self.put(head)
         self.depth += 1
         body()
         self.depth -= 1
         self.put(tail)
+        self.names = around
 
     def _sequence(self, s) -> None:
         def body():
@@ -76,14 +78,16 @@ class Emitter(ValueText):
     def _loop(self, s) -> None:
         if getattr(s, "step", None) is not None and str(s.step) != "1":
             raise NoMeaning("a loop with a step", shortened(s, 80), self.stage, "split the loop instead")
+        extent, first = self.integer(s.extent), self.integer(s.min)
         v = self.name(s.loop_var)
         backwards = int(s.kind) in FREE_ORDER and not _accumulates_along(s)
         value = f"(reverse ? {v}_n - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
-        self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.extent)}; {v}_i < {v}_n; {v}_i++)")
-        head = f"{{ i64 {v} = {self.integer(s.min)} + {value}; (void){v};"
+        self.put(f"for (i64 {v}_i = 0, {v}_n = {extent}; {v}_i < {v}_n; {v}_i++)")
+        head = f"{{ i64 {v} = {first} + {value}; (void){v};"
         enclosing, self.loop = self.loop, s
         self.scoped(head, lambda: self.statement(s.body))
         self.loop = enclosing
+        del self.names[hash(s.loop_var)]
         if s.same_as(self.task) and self.leaves:
             self.lines[-1] = "  " * self.depth + "leave:; }"
 
@@ -169,11 +173,12 @@ class Emitter(ValueText):
         self.put(f"{place} = {value};")
 
     def _bind(self, s) -> None:
-        name = self.name(s.var)
         if m.is_float(m.dtype_of(s.var)):
-            self.put(f"val {name} = {self.value(s.value, self.inference.level_of(s.var))};")
+            value = self.value(s.value, self.inference.level_of(s.var))
+            self.put(f"val {self.name(s.var)} = {value};")
         else:
-            self.put(f"i64 {name} = {self.integer(s.value)};")
+            value = self.integer(s.value)
+            self.put(f"i64 {self.name(s.var)} = {value};")
 
     def _evaluate(self, s) -> None:
         """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has nothing to do

@@ -20,19 +20,27 @@ INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "And": "&&", "Or": "||", **m.COMPAR
 @define
 class ValueText:
     inference: Inference
-    names: dict[int, str] = field(factory=dict)
+    names: dict[int, str] = field(factory=dict)  # those in scope
+    named: int = 0
     parameters: set[int] = field(factory=set)
     windows: dict[int, tuple] = field(factory=dict)  # matched buffers: source, offsets
     messages: list[str] = field(factory=list)
     literals: list[tuple[m.Literal, int]] = field(factory=list)
-    calls: dict[str, int] = field(factory=dict)
     stage: str | None = None
 
     def name(self, variable) -> str:
+        """The C name of a variable or buffer that is defined here."""
         key = hash(variable)
         if key not in self.names:
-            self.names[key] = re.sub(r"\W", "_", str(variable.name)) + f"_{len(self.names)}"
+            self.named += 1
+            self.names[key] = re.sub(r"\W", "_", str(variable.name)) + f"_{self.named}"
         return self.names[key]
+
+    def used(self, variable) -> str:
+        """The C name of a variable or buffer that was defined before, around here."""
+        if hash(variable) not in self.names:
+            self.refuse("a name is used where it has no value", variable, "define it before its use, around its use")
+        return self.names[hash(variable)]
 
     def refuse(self, what: str, e, remedy: str = m.REMEDY_TABLE):
         raise NoMeaning(what, shortened(e), self.stage, remedy)
@@ -43,7 +51,7 @@ class ValueText:
         if k == "IntImm":
             return f"{int(e.value)}LL"
         if k == "Var":
-            return self.name(e)
+            return self.used(e)
         if k == "Cast":
             if m.is_float(m.dtype_of(e.value)):
                 self.refuse("a float becomes an integer", e, m.REMEDY_SIZE)
@@ -98,7 +106,7 @@ class ValueText:
 
     def _variable(self, e, level: int) -> str:
         self._at(self.inference.level_of(e), level, e)
-        return self.name(e)
+        return self.used(e)
 
     def _load(self, e, level: int) -> str:
         self._at(self.inference.level_of(e.source), level, e)
@@ -171,7 +179,7 @@ class ValueText:
             flat = "0"
             for c, extent in zip(checked, buffer.shape):
                 flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
-        return f"{self.name(buffer)}[{flat}]"
+        return f"{self.used(buffer)}[{flat}]"
 
 
 _VALUES = {

@@ -16,7 +16,6 @@ from kdsl.prove.program import Program, Traced
 from kdsl.prove.recurrence import Call
 
 INDEX, DIVISION = 1, 2
-DEGREE_WORDS = 3  # struct val of degree.h
 
 
 @frozen
@@ -27,6 +26,24 @@ class Situation:
     layouts: Mapping[str, Layout]
     written: tuple[str, ...]
     integers: Mapping[str, np.ndarray] = field(factory=dict, eq=False)
+
+
+@frozen(eq=False)
+class Storage:
+    """How an algebra's `val` lies in memory: its words, and what memory holds before it is written."""
+
+    dtype: type
+    unwritten: object
+    words: int = 1
+
+    def unused(self, count: int) -> np.ndarray:
+        shape = (max(count, 1), self.words) if self.words > 1 else (max(count, 1),)
+        return np.full(shape, self.unwritten, self.dtype)
+
+
+FIELD = Storage(np.uint32, TAINT | np.uint32(777))
+DEGREE = Storage(np.uint32, 0, 3)  # struct val of degree.h
+FLOAT = Storage(np.float64, np.nan)
 
 
 @frozen(eq=False)
@@ -85,7 +102,7 @@ def run_field(
         if value.shape == () and name in program.levels:
             scalars[name] = np.array([int(value)], np.uint32)
             _convert(library.to_field, program.levels[name], scalars[name])
-    report = _run(library, program, situation, memory, scalars, 1, backwards, tracing)
+    report = _run(library, program, situation, memory, scalars, FIELD, backwards, tracing)
     outputs, changed = {}, []
     for name, layout in situation.layouts.items():
         after = memory.arrays[name]
@@ -114,7 +131,7 @@ def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
         if name in situation.written and name not in situation.call.given | {"pool"}:
             memory.arrays[name][:] = 0
     scalars = {name: one.copy() for name in program.levels}
-    _run(library, program, situation, memory, scalars, DEGREE_WORDS, False, False)
+    _run(library, program, situation, memory, scalars, DEGREE, False, False)
     degrees = [
         int(memory.arrays[name][situation.layouts[name].positions][..., 0].max(initial=0))
         for name in situation.written
@@ -122,6 +139,25 @@ def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
     ]
     library.largest_exponent.restype = ctypes.c_uint32
     return max(degrees, default=0), int(library.largest_exponent())
+
+
+def run_float(
+    program: Program, situation: Situation, values: Mapping[str, np.ndarray], backwards: bool = False
+) -> Mapping[str, np.ndarray] | None:
+    """The outputs in double precision on ordinary numbers, NaN where nothing was written; None after a fault."""
+    library = objects.load(program.source("float"), program.level)
+    literals = [float(value) for value in program.exact_literals] or [0.0]
+    library.setup((ctypes.c_double * len(literals))(*literals))
+    memory = _Memory()
+    for name, layout in situation.layouts.items():
+        memory.arrays[name] = FLOAT.unused(layout.length)
+        if name in values:
+            memory.arrays[name][layout.positions.reshape(-1)] = values[name].reshape(-1)
+    scalars = {n: np.array([float(v)]) for n, v in values.items() if v.shape == () and n not in situation.layouts}
+    report = _run(library, program, situation, memory, scalars, FLOAT, backwards, False)
+    if report[0] == INDEX:
+        return None
+    return {n: situation.layouts[n].read(memory.arrays[n]) for n in situation.written if n in situation.call.given}
 
 
 def _linear(value) -> int:
@@ -145,11 +181,13 @@ def _setup_field(library, program: Program, tower: Tower) -> None:
     )  # fmt: skip
 
 
-def _run(library, program: Program, situation, memory, scalars, words: int, backwards: bool, tracing: bool) -> list[int]:
+def _run(
+    library, program: Program, situation, memory, scalars, storage: Storage, backwards: bool, tracing: bool
+) -> list[int]:
     tables = []
     for function in program.functions:
         pointers = [
-            _argument(parameter, argument, situation, memory, scalars, words, function)
+            _argument(parameter, argument, situation, memory, scalars, storage)
             for parameter, argument in zip(function.func.params, function.arguments)
         ]
         tables.append((ctypes.c_void_p * len(pointers))(*pointers))
@@ -160,7 +198,7 @@ def _run(library, program: Program, situation, memory, scalars, words: int, back
     return list(report)
 
 
-def _argument(parameter, argument, situation: Situation, memory: _Memory, scalars, words: int, function) -> int:
+def _argument(parameter, argument, situation: Situation, memory: _Memory, scalars, storage: Storage) -> int:
     call, name = situation.call, argument.name
     if argument.kind == "tensor":
         if name in situation.integers:
@@ -169,9 +207,7 @@ def _argument(parameter, argument, situation: Situation, memory: _Memory, scalar
     if argument.kind == "workspace":
         if name not in memory.arrays:
             count = int(np.prod([whole(d, call.sizes) for d in parameter.shape], dtype=np.int64))
-            shape = (max(count, 1), words) if words > 1 else (max(count, 1),)
-            fill = 0 if words > 1 else TAINT | np.uint32(777)
-            memory.arrays[name] = np.full(shape, fill, np.uint32)
+            memory.arrays[name] = storage.unused(count)
         return memory.pointer(memory.arrays[name])
     if argument.kind == "scalar":
         return memory.pointer(scalars[name])

@@ -38,7 +38,7 @@ def load(source: str, level: tuple[str, ...] = HEAVY) -> ctypes.CDLL:
 
 def _compile(compiler, source: str, flags: tuple[str, ...], folder: Path) -> Path:
     (folder / "program.c").write_text(source, encoding="utf-8")
-    command = [compiler.path, *flags, "program.c", "-o", "program.so"]
+    command = [compiler.path, *flags, "program.c", "-o", "program.so", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise cc.CompilerFailed(" ".join([compiler.name, *command[1:]]), done.stderr.strip()[:4000])
