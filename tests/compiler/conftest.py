@@ -1,4 +1,4 @@
-"""Every test of the compiler sees NaN where a kernel reads what nobody wrote, and rules of nobody's environment."""
+"""Every test of the compiler sees NaN where a kernel reads what nobody wrote, and no rules of the user."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def error_table(rows) -> str:
-    """Markdown, worst of the runs of one name: rms as a share of the reference's, elements as shares of their limit."""
+    """Markdown, the worst run of each name: rms in shares of the reference's, elements of their limit."""
     worst: dict[str, list[float]] = {}
     for name, *found in rows:
         worst[name] = [max(pair) for pair in zip(worst.get(name, found), found, strict=True)]

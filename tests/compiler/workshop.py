@@ -75,7 +75,7 @@ def program(made: Plan) -> Program:
     return open_first(bundle(made))
 
 
-# ---- calls through the public functions ---------------------------------------------------------------------
+# ---- calls through the public functions
 
 
 def as_torch(array: np.ndarray) -> torch.Tensor:

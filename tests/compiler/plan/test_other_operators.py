@@ -1,4 +1,4 @@
-"""The derivation knows no operator: KDA under other names with one stage more, and a quite different one, run right."""
+"""The derivation knows no operator: KDA under other names with a stage more runs right, a sum does too."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_names_and_stages_of_its_own(other):
 
 RUNNING_SUM = """
 operator test.running_sum {
-  \"\"\"A sum that forgets, and the largest channel seen: s <- sigmoid(g) * s + x; y = s / (1 + rms of s).\"\"\"
+  \"\"\"A sum that forgets: s <- sigmoid(g) * s + x; y = s / sqrt(1 + sum of s * s).\"\"\"
   sizes {
     N, T
     W in 1..512
@@ -162,7 +162,8 @@ def summing(tmp_path_factory):
 @pytest.mark.parametrize("inverted", [False, True])
 @pytest.mark.parametrize("width", [4, 8])
 def test_a_different_operator(summing, inverted, width):
-    made = plan(summing, "running_cpu", {"width": width}, {"x": "f32", "g": "f32"}, {"W": 40}, inverted=inverted)
+    dtypes = {"x": "f32", "g": "f32"}
+    made = plan(summing, "running_cpu", {"width": width}, dtypes, {"W": 40}, inverted=inverted)
     opened = program(made)
     rng = np.random.default_rng(4)
     wide = rng.standard_normal((3, 11, 80)).astype(np.float32)

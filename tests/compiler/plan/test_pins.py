@@ -63,7 +63,8 @@ def pinned_rule(folder, *lines: str):
 
 
 def test_another_order_is_another_schedule_of_the_same_values(tmp_path):
-    other = pinned_rule(tmp_path, "state_key.loop_order = d, j, e.outer, e.inner", "state_query before state_key")
+    order = "state_key.loop_order = d, j, e.outer, e.inner"
+    other = pinned_rule(tmp_path, order, "state_query before state_key")
     derived = plan(shipped(), "cpu_split", **ON)
     assert other.kernels != derived.kernels and traces(other) != traces(derived)
     order = [stage.name for stage in other.kernels[0].body]
