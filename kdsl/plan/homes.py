@@ -41,8 +41,8 @@ def place(
     carried = {carry.tensor: carry for carry in graph.carries}
     tensors: dict[str, Tensor] = {}
     decisions: list[Decision] = []
-    for name, indices in tensor_indices(graph).items():
-        if name in operator.views:
+    for name, indices in {**tiles(operator, graph, kernel), **tensor_indices(graph)}.items():
+        if name in operator.views and name not in kernel.homes:
             continue
         home = kernel.homes.get(name)
         dtype, memory = _home(name, home, default, pins, decisions)
@@ -55,6 +55,12 @@ def place(
             ring=int(attributes.get("ring", 1)),
         )  # fmt: skip
     return tensors, decisions
+
+
+def tiles(operator: Operator, graph: Graph, kernel: Kernel) -> dict[str, tuple[str, ...]]:
+    """Views that the kernel reads and that the rule gives a home: fetched once a step, read from there."""
+    read = {read.tensor for stage in graph.stages for read in stage.reads}
+    return {name: view.indices for name, view in operator.views.items() if name in read and name in kernel.homes}
 
 
 def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str, Tensor]) -> dict[str, Tensor]:

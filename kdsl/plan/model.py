@@ -55,6 +55,11 @@ class Tensor:
     pad: int = 0
     ring: int = 1
     fragment: Fragment | None = None
+    buffer: str = ""  # the tensor whose memory it uses; empty: its own
+
+    @property
+    def held_in(self) -> str:
+        return self.buffer or self.name
 
     @property
     def elements(self) -> int:

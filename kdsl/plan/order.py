@@ -11,6 +11,8 @@ from kdsl.plan.refusal import PlanRefused
 
 def needs(stage: PlannedStage) -> set[str]:
     """Tensors that a stage reads, under the names it reads them by; its own, along a scan, left out."""
+    if stage.kind == "tile":
+        return set()
     if stage.stage is None:
         return {stage.source.tensor} if stage.source is not None else set()
     own = {stage.tensor, *(inner.tensor for inner in stage.inner)}

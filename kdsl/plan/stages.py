@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import evolve, frozen
 
 from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage
-from kdsl.plan.homes import extents, rounded_name
+from kdsl.plan.homes import extents, rounded_name, tiles
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
 
@@ -31,7 +31,9 @@ def kernel_stages(
     family: str,
     tensors: Mapping[str, Tensor],
     settings: Mapping[str, object],
+    private_sum: Callable[[Stage], bool] = lambda stage: False,
 ) -> KernelStages:
+    """`private_sum` says which stages sum in registers of a thread before they write."""
     sizes = extents(operator, settings, kernel)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
     renamed: dict[str, dict[str, str]] = {}
@@ -44,6 +46,8 @@ def kernel_stages(
             body.append(_copying("round", f"{tensor}_round_{home.readers[0]}", copy.name, tensor, copy.indices, sizes, home.span))
             for reader in home.readers:
                 renamed.setdefault(reader, {})[tensor] = copy.name
+    for view, indices in tiles(operator, graph, kernel).items():
+        body.append(_copying("tile", f"{view}_tile", view, view, indices, sizes, kernel.homes[view].span))
     for carry in graph.carries:
         prologue.append(_load(carry, sizes))
         commits.append(_copying("commit", f"{carry.tensor}_commit", carry.tensor, carry.next, carry.indices, sizes, carry.span))
@@ -52,7 +56,7 @@ def kernel_stages(
                 _copying("store", f"{carry.tensor}_store", carry.end.tensor, carry.tensor, carry.indices, sizes, carry.span)
             )
     for stage in graph.stages:
-        planned = _computing(stage, sizes, renamed.get(stage.name, {}))
+        planned = _computing(stage, sizes, renamed.get(stage.name, {}), private_sum(stage))
         body.append(planned)
         copies += [_sums(inner, family) for inner in planned.inner]
     return KernelStages(tuple(prologue), tuple(body), tuple(commits), tuple(epilogue), tuple(copies))
@@ -75,7 +79,7 @@ def _loops(indices: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[Loop, ..
     return tuple(Loop(index, sizes[index], "spatial") for index in indices)
 
 
-def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str]) -> PlannedStage:
+def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str], private: bool) -> PlannedStage:
     loops = tuple(
         Loop(index, sizes[index], "scan" if index == stage.scan else "spatial") for index in stage.indices
     )
@@ -84,23 +88,24 @@ def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str
     planned = PlannedStage(
         stage.name, "compute", stage.tensor, stage.indices, loops, stage, None, dict(renamed), stage.span
     )
-    return _with_row_sum(planned) if stage.scan is not None and stage.reduction is not None else planned
+    return _with_sum(planned) if stage.reduction is not None and (private or stage.scan is not None) else planned
 
 
-def row_sum(stage: Stage) -> str:
-    """The tensor that holds the sums of one row of a scan."""
+def sum_name(stage: Stage) -> str:
+    """The tensor that holds sums before they are written: of one row of a scan, or of a thread's elements."""
     return f"{stage.tensor}_sum"
 
 
-def _with_row_sum(planned: PlannedStage) -> PlannedStage:
-    """A scan with a sum as two stages in every row: the sum, then the row from it.
+def _with_sum(planned: PlannedStage) -> PlannedStage:
+    """A stage with a sum as two: the sum, then the elements from it. In a scan both run in every row.
 
-    So no block reads the tensor that it accumulates into, which neither TVM's schedules nor a GPU's threads allow.
+    So no block of a scan reads the tensor that it accumulates into, which neither TVM's schedules nor a GPU's
+    threads allow, and sums stay in registers.
     """
     stage = planned.stage
     indices = tuple(index for index in stage.indices if index != stage.scan)
     own = tuple(loop for loop in planned.loops if loop.kind != "scan")
-    name = row_sum(stage)
+    name = sum_name(stage)
     total = evolve(
         stage, name=f"{stage.name}_sum", tensor=name, indices=indices, initial=None, sign=1, scan=None, kind="reduce"
     )
@@ -110,10 +115,10 @@ def _with_row_sum(planned: PlannedStage) -> PlannedStage:
         value = n.Binary(stage.span, "+" if stage.sign > 0 else "-", stage.initial, summed)
     elif stage.sign < 0:
         value = n.Signed(stage.span, "-", summed)
-    row = evolve(stage, reduction=None, initial=value, sign=1)
+    rest = evolve(stage, reduction=None, initial=value, sign=1)
     inner = evolve(planned, name=total.name, tensor=name, indices=indices, loops=own, stage=total)
     loops = tuple(loop for loop in planned.loops if loop.kind != "reduce")
-    return evolve(planned, stage=row, loops=loops, inner=(inner,))
+    return evolve(planned, stage=rest, loops=loops, inner=(inner,))
 
 
 def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:

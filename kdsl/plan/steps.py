@@ -154,10 +154,3 @@ class InitialLanes(Step):
 
     instruction: str
     initial: str
-
-
-@frozen
-class Accumulate(Step):
-    """Sum in registers of the thread, and write each result once, at `loop`."""
-
-    loop: str

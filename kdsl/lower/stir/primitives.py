@@ -74,12 +74,6 @@ def set_scope(nests: Nests, step: s.SetScope) -> None:
     nests.schedule.set_scope(nests.schedule.get_sblock(step.sblock), 0, step.scope)
 
 
-def accumulate(nests: Nests, step: s.Accumulate) -> None:
-    schedule = nests.schedule
-    written = schedule.cache_write(nests.block(step.sblock), 0, "local")
-    schedule.reverse_compute_at(written, nests.loop(step.sblock, step.loop))
-
-
 def add_unit_loop(nests: Nests, step: s.AddUnitLoop) -> None:
     loops = nests.of(step.sblock)
     inside = next(iter(loops.values())) if loops else nests.block(step.sblock)
@@ -168,7 +162,6 @@ PRIMITIVES: dict[type, Callable] = {
     s.Bind: bind,
     s.Decompose: decompose,
     s.SetScope: set_scope,
-    s.Accumulate: accumulate,
     s.AddUnitLoop: add_unit_loop,
     s.StorageAlign: storage_align,
     s.TransformLayout: transform_layout,

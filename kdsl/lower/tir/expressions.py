@@ -34,13 +34,6 @@ def sigmoid(x):
     return constant(1.0, FLOAT) / (constant(1.0, FLOAT) + op.exp(-x))
 
 
-def sigmoid_cuda(x):
-    """With the hardware's reciprocal: two units in the last place, and no call for what it does not need."""
-    one = constant(1.0, FLOAT)
-    return op.call_pure_extern(FLOAT, "__fdividef", one, one + op.exp(-x))
-
-
-CUDA = {"rsqrt": op.rsqrt, "sigmoid": sigmoid_cuda}
 UNARY = {
     "exp": op.exp, "exp2": op.exp2, "log": op.log, "log1p": op.log1p, "sqrt": op.sqrt, "tanh": op.tanh,
     "rsqrt": lambda x: constant(1.0, FLOAT) / op.sqrt(x), "sigmoid": sigmoid, "softplus": softplus,
@@ -192,8 +185,7 @@ class Scope:
             return self._extreme(function, arguments)
         if function == "abs":
             return magnitude(as_float(arguments[0]))
-        special = CUDA if self.signature.plan.target.family == "cuda" else {}
-        return special.get(function, UNARY[function])(as_float(arguments[0]))
+        return UNARY[function](as_float(arguments[0]))
 
     def definition(self, definition, arguments: list):
         """The value of a definition; one that only the task decides is computed once, at the task's start."""
@@ -223,7 +215,7 @@ class Scope:
         operator = self.signature.plan.operator
         if name in operator.ports:
             return self.port(name, [self.value(i) for i in e.indices])
-        if name in operator.views:
+        if name in operator.views and name not in self.signature.kernel.tensors:
             return self.view(operator.views[name], [self.value(i) for i in e.indices])
         return self.tensor(name, e.indices)
 

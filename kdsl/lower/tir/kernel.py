@@ -31,12 +31,14 @@ from kdsl.lower.tvm import (
     SBlock,
     SBlockRealize,
     SeqStmt,
+    T,
     Var,
     op,
     tirx,
 )
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage, grid_loop
 
+KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 
 
@@ -84,8 +86,11 @@ class KernelBuilder:
     def root(self):
         """The whole body: the root sblock with the grid inside."""
         for name, tensor in self.kernel.tensors.items():
-            if tensor.scope != "call":
+            if tensor.scope != "call" and tensor.held_in == tensor.name:
                 self.buffers[name] = local_buffer(tensor)
+        for name, tensor in self.kernel.tensors.items():
+            if tensor.scope != "call":
+                self.buffers[name] = self.buffers[tensor.held_in]
         grid = self.grid_sblock()
         return SBlockRealize([], True, SBlock([], [], [], "root", grid))
 
@@ -145,9 +150,10 @@ class KernelBuilder:
         carries = {carry.next: carry for carry in self.kernel.carries}
         slot = self.bind_slots("")
         fetches = self.fetches(trips)
-        stages = self.sblocks(self.kernel.body)
+        stages = self.body_sblocks()
         copied = [stage.tensor for stage in self.kernel.copies]
-        local = [n for n, t in self.kernel.tensors.items() if t.scope == "step" and n not in {*carries, *copied}]
+        local = [n for n, t in self.kernel.tensors.items()
+                 if t.scope == "step" and t.held_in == n and n not in {*carries, *copied}]  # fmt: skip
         reads, writes = self.port_regions()
         reads += [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         moved = [whole(self.buffers[name]) for name in carries]
@@ -228,9 +234,16 @@ class KernelBuilder:
     def sblocks(self, stages: tuple[PlannedStage, ...], suffix: str = ""):
         return [self.stage_sblock(evolve(stage, name=stage.name + suffix)) for stage in stages]
 
+    def body_sblocks(self):
+        """The stages of a step, and a last use of its shared memory: see kdsl/plan/cuda/sharing.py."""
+        fetched = {stage.tensor for stage in self.kernel.copies}
+        shared = [t for t in self.kernel.tensors.values() if t.memory == "shared" and t.name not in fetched]
+        held = dict.fromkeys(t.held_in for t in shared if t.scope == "step")
+        return [*self.sblocks(self.kernel.body), *(keep(self.buffers[name]) for name in held)]
+
     def stage_sblock(self, stage: PlannedStage):
         if stage.scan is None:
-            return self.leaf_sblock(stage, {})[0]
+            return sequence([self.leaf_sblock(part, {})[0] for part in stage.unrolled])
         return self.scan_sblock(stage)
 
     def leaf_sblock(self, stage: PlannedStage, row):
@@ -268,7 +281,7 @@ class KernelBuilder:
     def statements(self, stage: PlannedStage, scope: Scope):
         """Body, initial statement (or None) and the element written."""
         target = self.plan.operator.views.get(stage.tensor)
-        if target is not None:
+        if target is not None and stage.kind != "tile":
             value = self.value(stage, scope)
             return self.store(target, stage, scope, value)
         buffer, indices = scope.element(stage.tensor, [scope.indices[i] for i in stage.indices])
@@ -323,6 +336,11 @@ class KernelBuilder:
         if not is_number(condition):
             statement = tirx.IfThenElse(condition, statement, None)
         return statement, None, (buffer, indices)
+
+
+def keep(buffer):
+    """A use of a buffer that no instruction comes from: its memory stays its own until here."""
+    return Evaluate(T.cuda.func_call("kdsl_keep", buffer.access_ptr("r"), source_code=KEEP))
 
 
 def write_element(buffer, indices, value):

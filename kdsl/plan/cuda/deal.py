@@ -41,9 +41,9 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
     yield s.Split(stage.name, span, why, name, (None, warps, LANES), names)
     yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
+    if stage.kind == "tile":
+        yield s.Unroll(stage.name, span, "many loads in flight", names[0])
     if reduced:
-        if memory != "thread":
-            yield s.Accumulate(stage.name, span, "the sum stays in registers", names[2])
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
 
 

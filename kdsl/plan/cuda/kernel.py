@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from attrs import evolve
 
-from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role
+from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.deal import LANES, copy, deal
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
+from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
 from kdsl.plan.order import ordered
@@ -33,7 +34,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)
     dealt = lane_index(kernel)
-    stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings)
+    stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel, dealt))
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_fragments(with_private(tensors, kernel, dealt), graph, kernel, role)
     incoming = received(operator, graph, kernel, request.made)
@@ -43,6 +44,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors.update({stage.tensor: shared_copy(stage.tensor, kernel, incoming) for stage in copies})
     body, decision = ordered(stages.body, kernel.name, pins)
     decisions.append(decision)
+    tensors = with_shared_buffers(tensors, body, frozenset(stage.tensor for stage in copies))
     builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
@@ -59,6 +61,14 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     steps = tuple(builder.steps(plan))
     pins.refuse_unused()
     return evolve(plan, steps=steps, decisions=tuple(decisions))
+
+
+def sums_privately(stage: Stage, kernel: Kernel, dealt: str | None) -> bool:
+    """Sums that are no product, that no lanes share, and whose result others see: in registers first."""
+    if matrix_instruction(kernel, stage.name) is not None or dealt is not None:
+        return False
+    computation = kernel.computations.get(stage.name)
+    return computation is None or "lanes" not in computation.attributes
 
 
 def one_role(kernel: Kernel) -> Role:
@@ -182,9 +192,9 @@ class _Steps:
     def memory(self, stage: PlannedStage) -> Iterator[s.Step]:
         """Once a tensor, at the first stage that writes it."""
         tensor = self.tensors.get(stage.tensor)
-        if tensor is None or tensor.memory not in SCOPES or tensor.name in self.placed:
+        if tensor is None or tensor.memory not in SCOPES or tensor.held_in in self.placed:
             return
-        self.placed.add(tensor.name)
+        self.placed.add(tensor.held_in)
         why = f"{tensor.name} in {tensor.memory}"
         yield s.SetScope(stage.name, tensor.span, why, SCOPES[tensor.memory])
         if tensor.fragment is not None:
