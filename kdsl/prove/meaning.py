@@ -30,8 +30,7 @@ LIKELY = {"prim.likely", "tirx.likely"}
 INTEGER_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 LEAVE = "tirx.thread_return"
 BARRIERS = {"tirx.tvm_storage_sync", "tirx.cuda.syncthreads", "tirx.cuda.syncwarp"}
-LOG2E = (math.log2(math.e), float(np.float32(math.log2(math.e))))
-LN2 = (math.log(2), float(np.float32(math.log(2))))
+LOG2E, LN2 = float(np.float32(math.log2(math.e))), float(np.float32(math.log(2)))
 POWERS = {2.0: "square", 0.5: "sqrt_", -0.5: "rsqrt_"}
 
 REMEDY_SIZE = (
@@ -75,10 +74,11 @@ def literal(e) -> Literal:
     value = float(e.value)
     if not math.isfinite(value):
         raise NoMeaning("an infinity or NaN", shortened(e), None, "a field has no infinities: select by an index instead")
-    for symbol, spellings in (("log2e", LOG2E), ("ln2", LN2)):
-        if abs(value) in spellings:
+    value = float(np.float32(value))
+    for symbol, number in (("log2e", LOG2E), ("ln2", LN2)):
+        if abs(value) == number:
             return Literal(Fraction(0), symbol, value < 0)
-    return Literal(Fraction(float(np.float32(value))))
+    return Literal(Fraction(value))
 
 
 def softplus_argument(e):

@@ -1,0 +1,77 @@
+"""Single-node edits of scheduled programs: what is proved must be equal, by an execution that knows no fields."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from attrs import evolve
+
+from kdsl.check.library import load
+from kdsl.data import data_root
+from kdsl.lower.lowering import Lowering
+from kdsl.prove.cases import cases_of
+from kdsl.prove.jobs import rule_jobs
+from kdsl.prove.lowered import pins_of, prove_functions, scheduled_functions
+from kdsl.prove.mutants import Mutations, same_numbers
+from kdsl.prove.program import Program
+from kdsl.prove.prover import Subject
+
+LIBRARY = load(sorted((data_root() / "rules").rglob("*.kds")))
+OPTIONS = {
+    "cpu_split": ({"gate": "bounded", "use_qk_l2norm_in_kernel": True}, {"gate": "precomputed"}),
+    "cpu_stream": ({"gate": "softplus", "use_qk_l2norm_in_kernel": True}, {"gate": "bounded"}),
+}
+SAMPLED = {"cpu_split": 30, "cpu_stream": 30}
+
+
+def programs(rule: str):
+    """(plan, functions) of a rule under each of the options above."""
+    for settings in OPTIONS[rule]:
+        job = next(rule_jobs(LIBRARY, LIBRARY.rules[rule], "cpu", every_point=False, sizes={"K": 16, "V": 16},
+                             settings=settings))  # fmt: skip
+        plan = job.plan()
+        yield plan, scheduled_functions(Lowering(plan))
+
+
+def judged(plan, functions, mutants):
+    """(mutant, verdict) of each; one trial, since a false acceptance by luck has a chance of one in a million."""
+    cases = cases_of(plan.operator, plan.settings)
+    for number, function in enumerate(functions):
+        mutations = Mutations(function.func)
+        for mutant in mutants(mutations):
+            changed = [*functions]
+            changed[number] = evolve(function, func=mutations.make(mutant))
+            proof = prove_functions(plan, changed, cases, trials=1, fresh=True)
+            yield mutant, proof, changed
+
+
+def wrongly_proved(plan, functions, mutants):
+    options = plan.specialization.options
+    cases = cases_of(plan.operator, plan.settings)
+    subject = Subject("", plan.operator, plan.settings, options, Program.of(functions, pins_of(plan)), cases)
+    tally, wrong = {}, []
+    for mutant, proof, changed in judged(plan, functions, mutants):
+        tally[proof.verdict] = tally.get(proof.verdict, 0) + 1
+        if proof.proved and not same_numbers(subject, Program.of(changed, pins_of(plan)), draws=3):
+            wrong.append(mutant.label)
+    return tally, wrong
+
+
+@pytest.mark.parametrize("rule", OPTIONS)
+def test_sampled_mutants(rule):
+    plan, functions = next(programs(rule))
+    tally, wrong = wrongly_proved(plan, functions, lambda m: m.sample(SAMPLED[rule], random.Random(7)))
+    assert not wrong
+    assert sum(tally.values()) == SAMPLED[rule] and tally.get("field", 0) <= SAMPLED[rule] // 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", OPTIONS)
+def test_every_mutant(rule):
+    total = 0
+    for plan, functions in programs(rule):
+        tally, wrong = wrongly_proved(plan, functions, lambda m: list(m.every()))
+        assert not wrong
+        total += sum(tally.values())
+    assert total >= 400

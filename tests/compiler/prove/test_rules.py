@@ -1,0 +1,87 @@
+"""Scheduled rules are proved, each default point; two kernels with a workspace between them; a tensorized rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdsl.check.library import load
+from kdsl.data import data_root
+from kdsl.prove import verdict
+from kdsl.prove.jobs import proof_of_job, rule_jobs
+from kdsl.prove.proof import BOUND
+
+RULES = sorted((data_root() / "rules").rglob("*.kds"))
+LIBRARY = load(RULES)
+SMALL = {"K": 32, "V": 32}
+TWO_KERNELS = """
+rule two schedules kda.chunk_forward on cpu {
+  form { C = 16; decay = factored; chain = folded }
+  kernel prepare computes prepare {
+    grid { task : n, h }
+    place { w, q_fold, k_restored, gamma, u0, o_intra : f32 in workspace }
+  }
+  kernel recurrence computes recur {
+    grid { task : n, h }
+    compute { state_key, state_query : vector e by 8 }
+  }
+}
+"""
+
+
+def jobs(family: str, sizes):
+    for rule in LIBRARY.rules.values():
+        target = next((t for t in rule.targets if LIBRARY.targets[t].family == family), None)
+        if target is not None:
+            yield from rule_jobs(LIBRARY, rule, target, every_point=False, sizes=sizes)
+
+
+CPU = list(jobs("cpu", SMALL))
+
+
+@pytest.mark.parametrize("job", CPU, ids=[job.label for job in CPU])
+def test_cpu_rule(job):
+    proof = proof_of_job(job, None, None)
+    assert proof.proved and proof.bound <= BOUND, proof.found
+
+
+def two_kernels(tmp_path: Path):
+    file = tmp_path / "two.kds"
+    file.write_text(TWO_KERNELS)
+    library = load([file])
+    return next(rule_jobs(library, library.rules["two"], "cpu", every_point=False, sizes={"K": 16, "V": 16},
+                          settings={"gate": "bounded"}))  # fmt: skip
+
+
+def test_two_kernels(tmp_path):
+    proof = proof_of_job(two_kernels(tmp_path), None, None)
+    assert proof.proved, proof.found
+
+
+def test_proved_once(tmp_path):
+    job = two_kernels(tmp_path)
+    first = proof_of_job(job, {"T": 5}, 1, fresh=True)
+    again = proof_of_job(job, {"T": 5}, 1)
+    assert again.recalled and not first.recalled and again.cases == first.cases and again.seed == first.seed
+    assert not proof_of_job(job, {"T": 5}, 1, seed=3).recalled
+
+
+def test_shape_and_trials_are_those_asked_for(tmp_path):
+    proof = proof_of_job(two_kernels(tmp_path), {"T": 21, "H": 2, "HV": 6}, 2)
+    assert proof.proved and {case.trials for case in proof.cases} == {2}
+    assert {case.sizes["HV"] for case in proof.cases} == {6} and 21 in {case.sizes["T"] for case in proof.cases}
+
+
+def test_the_contract(tmp_path):
+    from kdsl.lower.lowering import Lowering
+
+    holds, evidence, found, needed = verdict(Lowering(two_kernels(tmp_path).plan()), trials=1)
+    assert holds is True and evidence == "field" and "equal in" in found and "recurrence" in needed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [pytest.param(j, id=j.label) for j in jobs("cuda", {})])
+def test_cuda_rule(job):
+    proof = proof_of_job(job, None, None)
+    assert proof.proved, proof.found
