@@ -40,6 +40,24 @@ def _end(expr: n.Expr, env) -> int:
     return value
 
 
+def range_ends(values: n.Range, what: str, findings: Findings) -> tuple[int, int] | None:
+    """The two ends, however far apart, or a finding and None."""
+    try:
+        low, high = _end(values.low, {}), _end(values.high, {})
+    except (Undecided, NotStatic) as problem:
+        findings.add(Diagnostic("E115", f"the ends of {what}: {problem}", values.span))
+        return None
+    if low > high:
+        findings.add(_empty(values, what))
+        return None
+    return low, high
+
+
+def _empty(values, what: str) -> Diagnostic:
+    return Diagnostic("E117", f"{what} has no values", values.span, observed=values.span.text,
+                      required="at least one value", help=("the lower end comes first: `1..4`",))  # fmt: skip
+
+
 def known_domain(values, what: str, findings: Findings) -> tuple | None:
     """The values of a domain that needs nothing from outside it, or a finding and None."""
     try:
@@ -53,8 +71,7 @@ def known_domain(values, what: str, findings: Findings) -> tuple | None:
         findings.add(Diagnostic("E115", f"the values of {what}: {problem}", problem.node.span))
         return None
     if not found:
-        findings.add(Diagnostic("E117", f"{what} has no values", values.span, observed=values.span.text,
-                                required="at least one value", help=("the lower end comes first: `1..4`",)))  # fmt: skip
+        findings.add(_empty(values, what))
         return None
     return _consistent(found, values, what, findings)
 

@@ -26,7 +26,7 @@ from kdsl.check.rules import resolve_rule
 from kdsl.check.schedule import check_parameters, check_schedule
 from kdsl.check.targets import resolve_instruction, resolve_target
 from kdsl.source.diagnostic import Diagnostic, Label, Severity
-from kdsl.source.span import Span
+from kdsl.source.span import SourceFile, Span
 from kdsl.syntax import nodes as n
 
 
@@ -48,9 +48,10 @@ def check_paths(paths: Iterable[str | Path], target: str | None = None) -> Check
     return check_loaded(load_files(paths), target)
 
 
-def check_source(text: str, path: str = "<text>") -> tuple[Diagnostic, ...]:
+def check_source(text: str | SourceFile, path: str = "<text>") -> tuple[Diagnostic, ...]:
     """Findings of one text with the standard library in scope. Never raises."""
-    return check_loaded(load_text(text, path), None).diagnostics
+    source = text if isinstance(text, SourceFile) else SourceFile(path, text)
+    return check_loaded(load_text(source), None).diagnostics
 
 
 def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
@@ -90,7 +91,7 @@ class _Check:
         try:
             check()
         except RecursionError:
-            self.findings.add(Diagnostic("E118", "this declaration is nested too deeply to be checked",
+            self.findings.add(Diagnostic("E019", "with its tactics expanded, this is nested too deeply",
                                          declaration.name.span, help=("split the longest expression in it",)))  # fmt: skip
         return all(d.severity is not Severity.ERROR for d in self.findings.diagnostics[before:])
 
@@ -125,12 +126,14 @@ class _Check:
     def operators(self, mine: set[int]) -> None:
         for name, declaration in self.declared.operators.items():
             names = None
+            if self.partial(declaration):
+                continue  # what the parser left out is missing from it
 
             def check(declaration=declaration):
                 nonlocal names
                 names = check_operator_lines(declaration, self.findings if id(declaration) in mine else Findings())
 
-            if self.guarded(declaration, check) and names is not None and not self.partial(declaration):
+            if self.guarded(declaration, check) and names is not None:
                 operator = resolve_operator(declaration)
                 if id(declaration) in mine and not self.guarded(
                     declaration, lambda operator=operator: check_operator_graph(operator, self.findings)
@@ -147,7 +150,9 @@ class _Check:
 
     def rules(self, mine: set[int]) -> None:
         for name, declaration in self.declared.rules.items():
-            if self.guarded(declaration, lambda d=declaration: self.rule(d)) and not self.partial(declaration):
+            known = len(self.checked_rules)
+            right = self.guarded(declaration, lambda d=declaration: self.rule(d))
+            if right and not self.partial(declaration) and len(self.checked_rules) > known:
                 self.library.rules[name] = resolve_rule(declaration)
 
     # ---- one rule ----
@@ -156,7 +161,10 @@ class _Check:
         try:
             checked = self.check_rule(declaration, findings)
         finally:
-            for diagnostic in findings.diagnostics:
+            kept = findings.diagnostics
+            if self.partial(declaration):
+                kept = [d for d in kept if stands_alone(d)]
+            for diagnostic in kept:
                 self.findings.add(applied_at(diagnostic, declaration, self.declared))
         if checked is not None and not any(d.severity is Severity.ERROR for d in findings.diagnostics):
             self.checked_rules.append(checked)
@@ -193,6 +201,14 @@ class _Check:
             check_contracts(point, claims)
         for diagnostic in found.merged():
             rule.findings.add(diagnostic)
+
+
+def stands_alone(diagnostic: Diagnostic) -> bool:
+    """Whether a finding in a rule with syntax errors is one whatever the lines say that could not be read."""
+    if diagnostic.code in ("E141", "E404", "W502"):
+        return False
+    own = ("unknown name", "unknown role", "unknown stage, kernel or role", "unknown level")
+    return not (diagnostic.code == "E101" and diagnostic.message.startswith(own))
 
 
 def applied_at(diagnostic: Diagnostic, rule: n.Rule, declared: Declarations) -> Diagnostic:

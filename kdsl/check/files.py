@@ -33,11 +33,11 @@ class Loaded:
         return parsed
 
 
-def load_text(text: str, path: str) -> Loaded:
-    """One text. What it uses is looked up beside `path` if that is a file's."""
+def load_text(source: SourceFile) -> Loaded:
+    """One text. What it uses is looked up beside its path."""
     loaded = Loaded()
-    parsed = loaded.take(SourceFile(path, text))
-    _follow(loaded, parsed.tree, Path(path), [])
+    parsed = loaded.take(source)
+    _follow(loaded, parsed.tree, Path(source.path), [])
     return loaded
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from kdsl.check.domains import known_domain
+from kdsl.check.domains import known_domain, range_ends
 from kdsl.check.findings import (
     Findings,
     duplicate,
@@ -102,13 +102,19 @@ class _Lines:
     def domains(self) -> None:
         for keyword, kind in (("sizes", "size"), ("parameters", "parameter")):
             for line in self.block(keyword):
-                values = known_domain(line.values, f"{kind} `{line.names[0].text}`", self.findings) \
-                    if line.values is not None else None  # fmt: skip
-                if values and any(isinstance(v, str) or v < 0 for v in values):
-                    self.findings.add(Diagnostic("E117", f"a {kind} is a number from 0 up", line.values.span))
+                if line.values is not None:
+                    self.domain(kind, line)
                 for name in line.names:
                     if self.declare(kind, name):
                         self.names.values[name.text] = Symbol(kind, INT, name.span)
+
+    def domain(self, kind: str, line: n.Domain) -> None:
+        what = f"{kind} `{line.names[0].text}`"
+        values = line.values
+        found = range_ends(values, what, self.findings) if kind == "size" and isinstance(values, n.Range) else \
+            known_domain(values, what, self.findings)
+        if found and any(isinstance(v, str) or v < 0 for v in found):
+            self.findings.add(Diagnostic("E117", f"a {kind} is a number from 0 up", values.span))
 
     def options(self) -> None:
         lines = self.block("options")

@@ -269,6 +269,7 @@ class _Line:
     def readers(self, names: list[n.Id]) -> None:
         """Every reader reads some tensor of the line, and every tensor has a reader."""
         known: list[Stage] = []
+        wrong = False
         for reader in self.line.readers:
             stages = [s.stage for s in self.kernel.graph.stages if s.stage.name == reader.text]
             if reader.text in self.point.rule.names.stages and not stages:
@@ -278,12 +279,13 @@ class _Line:
             if not stages:
                 return  # a kernel or a role reads whatever it reads
             if not any(reads(stage, name.text) for stage in stages for name in names):
+                wrong = True
                 wanted = listed(f"`{name.text}`" for name in names)
                 self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads {wanted}", reader.span,
                                              labels=(Label(stages[0].span, "the stage"),), evidence=Evidence.PROVED,
                                              observed=listed(r.tensor for r in stages[0].reads) or "nothing",
                                              required=wanted, help=("drop it after `for`",)), everywhere=True)  # fmt: skip
-        for name in names if known else ():
+        for name in names if known and not wrong else ():
             if not any(reads(stage, name.text) for stage in known):
                 readers = listed(f"`{r.text}`" for r in self.line.readers)
                 self.point.report(Diagnostic("E406", f"{readers} never reads `{name.text}`", name.span,

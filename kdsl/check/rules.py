@@ -21,7 +21,8 @@ def resolve_rule(declaration: n.Rule) -> Rule:
     for line in block(declaration.items, "choose"):
         for name in line.names:
             choices[name.text] = domain_values(line.values, {})
-            defaults[name.text] = form_setting(line.default, {}) if line.default is not None else choices[name.text][0]
+            first = choices[name.text][0] if choices[name.text] else None
+            defaults[name.text] = form_setting(line.default, {}) if line.default is not None else first
     return Rule(
         name=declaration.name.text,
         operator=declaration.operator.text,

@@ -107,7 +107,8 @@ def select(
 
 def _law_refusals(operator: Operator, call: Call) -> Iterator[Refusal]:
     for claim in operator.laws:
-        yield from refusals_of("", claim, call.env, operator)
+        for refusal in refusals_of("", claim, call.env, operator):
+            yield evolve(refusal, remedy="")  # sizes of a wrong call are not padded
 
 
 def consider(library: Library, rule: Rule, target: Target, call: Call) -> Claimed | tuple[Refusal, ...]:
