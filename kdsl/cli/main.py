@@ -12,6 +12,8 @@ COMMANDS = {
     "check": "type-check rules and decide their contracts",
     "select": "which rule claims a call, and why the others refuse",
     "lower": "a rule to its schedule, TIR, source and bundle",
+    "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
+    "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",
     "explain": "what a diagnostic code means, with examples",
     "lsp": "the language server that editors talk to",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
 from kdsl.bundle.expression import parse_number
+from kdsl.driver.compile import plan_of
 from kdsl.driver.package import grid_blocks, workspaces
 from kdsl.emulate.launches import Buffer, Launch
 from kdsl.emulate.program import Bound
 from kdsl.lower.cuda import CudaSource
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument
-from kdsl.plan.model import KernelPlan
+from kdsl.plan.model import KernelPlan, Plan
+from kdsl.plan.specialize import SettingRefused, allowed, parse_setting, specialize
 from kdsl.validate.call import output_shapes, state_v_first
 
 NUMPY = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32, "i32": np.int32, "i64": np.int64}
@@ -144,3 +147,50 @@ def decode_operands(call: Mapping[str, Any], dtypes: Mapping[str, str]) -> Opera
 
 
 OPERANDS = {"kda.chunk_forward": chunk_operands, "kda.decode": decode_operands}
+
+
+def program(path: Path, target: str, settings: Mapping[str, object]) -> LoweredProgram:
+    """The rule of a file lowered for `target`: `settings` are options, dtypes, sizes and choices by name.
+
+    Of several rules the first that allows the settings. Raises ValueError with what stands in the way.
+    """
+    from kdsl.check import check_paths
+    from kdsl.source.render.text import render_text
+
+    result = check_paths([path])
+    if not result.ok:
+        raise ValueError(render_text(result.diagnostics))
+    if target not in result.library.targets:
+        raise ValueError(f"no target `{target}`; there are {', '.join(result.library.targets)}")
+    rules = [r for r in result.library.rules.values() if target in r.targets and in_files(r, result.files)]
+    if not rules:
+        raise ValueError(f"{path} has no rule for {target}")
+    return LoweredProgram(Lowering(plan_for(result.library, rules, target, settings)))
+
+
+def in_files(rule, files) -> bool:
+    return rule.declaration.span.path in set(files)
+
+
+def plan_for(library, rules, target: str, settings: Mapping[str, object]) -> Plan:
+    """The plan of the first rule that can be specialized to the settings and chosen as they say."""
+    problems = []
+    for rule in rules:
+        operator = library.operators[rule.operator]
+        options = {
+            name: parse_setting(operator, name, str(value).lower() if isinstance(value, bool) else str(value))
+            for name, value in settings.items()
+            if name in operator.options and operator.options[name].kind != "scalar"
+        }
+        dtypes = {n: str(v) for n, v in settings.items() if n in operator.ports}
+        sizes = {n: int(v) for n, v in settings.items() if n in operator.static_sizes}
+        choices = {n: v for n, v in settings.items() if n in rule.choices}
+        wrong = [n for n, v in options.items() if not allowed(rule, {n: v})]
+        if wrong:
+            problems.append(f"rule `{rule.name}` does not take {', '.join(f'{n} = {options[n]}' for n in wrong)}")
+            continue
+        try:
+            return plan_of(library, rule.name, target, choices, specialize(operator, rule, dtypes, options, sizes))
+        except SettingRefused as refusal:
+            problems.append(f"rule `{rule.name}`: {refusal}")
+    raise ValueError("; ".join(problems))

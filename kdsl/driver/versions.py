@@ -25,10 +25,11 @@ def versions() -> dict[str, str]:
 def compiler_of(family: str, arch: str = "sm_90a") -> tuple[str, tuple[str, ...]]:
     """The native compiler with its version, and its flags. Raises ToolMissing."""
     if family == "cuda":
+        from kdsl.lower.lowering import CUDA_OPTIONS
         from kdsl.lower.toolchain import nvcc
 
         found = nvcc.find()
-        return found.version, (*nvcc.front_flags(arch, nvcc.Options()), *nvcc.back_flags(arch, nvcc.Options()))
+        return found.version, (*nvcc.front_flags(arch, CUDA_OPTIONS), *nvcc.back_flags(arch, CUDA_OPTIONS))
     from kdsl.lower.toolchain import cc
 
     compiler = cc.find()

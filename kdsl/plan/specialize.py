@@ -108,11 +108,11 @@ def _options(operator: Operator, rule: Rule, asked: Mapping[str, object]) -> dic
             continue
         default = decide(option.default, {}) if option.default is not None else None
         values = [asked[name]] if name in asked else [v for v in (default, *option.values) if v is not None]
-        found[name] = next((value for value in values if _allowed(rule, {name: value})), values[0])
+        found[name] = next((value for value in values if allowed(rule, {name: value})), values[0])
     return found
 
 
-def _allowed(rule: Rule, settings: Mapping[str, object]) -> bool:
+def allowed(rule: Rule, settings: Mapping[str, object]) -> bool:
     """No requirement is decided against these settings alone."""
     return all(
         decide(claim.predicate, settings) is not False
@@ -127,7 +127,7 @@ def _sizes(operator: Operator, rule: Rule, asked: Mapping[str, int]) -> dict[str
         size = operator.sizes[name]
         value = asked.get(name)
         if value is None:
-            value = next((v for v in _candidates(size) if _allowed(rule, {name: v})), DEFAULT_SIZE)
+            value = next((v for v in _candidates(size) if allowed(rule, {name: v})), DEFAULT_SIZE)
         if (size.low is not None and value < size.low) or (size.high is not None and value > size.high):
             raise SettingRefused(name, str(value), f"from {size.low} to {size.high}")
         found[name] = value
