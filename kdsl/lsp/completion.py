@@ -75,7 +75,8 @@ FORMS = {  # what a keyword that begins an item usually goes on with
     "either": "either ${1:form} {\n\twhen ${2:one} { $0 }\n}",
 }  # fmt: skip
 BLOCKS = ("require", "ensure", "measure", "choose", "form", "grid", "roles", "place", "compute", "pin",
-          "sizes", "parameters", "inputs", "outputs", "options", "laws", "indices", "define", "views", "rounding")  # fmt: skip
+          "sizes", "parameters", "inputs", "outputs", "options", "laws", "indices", "define", "views",
+          "rounding")  # fmt: skip
 
 
 @frozen

@@ -7,6 +7,8 @@ python -m kdsl.lsp.keywords --check editor/ says whether they are up to date
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 from kdsl.check.model import DTYPE_BYTES
 from kdsl.syntax.tables import tables
@@ -42,5 +44,37 @@ def table() -> dict[str, list[str]]:
     }  # fmt: skip
 
 
+def files() -> dict[str, str]:
+    """What is made from the table: paths below `editor/` to texts."""
+    from kdsl.lsp.grammars import textmate, vim
+
+    return {
+        "keywords.json": json.dumps(table(), indent=2) + "\n",
+        "vscode/syntaxes/kds.tmLanguage.json": json.dumps(textmate(table()), indent=2) + "\n",
+        "neovim/syntax/kds.vim": vim(table()),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files below a folder, or with `--check` name those that are not up to date."""
+    check = "--check" in arguments
+    folders = [Path(argument) for argument in arguments if argument != "--check"]
+    if len(folders) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    stale = []
+    for name, text in files().items():
+        path = folders[0] / name
+        if path.is_file() and path.read_text("utf-8") == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+    for name in stale:
+        print(f"{name}: {'not up to date' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
 if __name__ == "__main__":
-    print(json.dumps(table(), indent=2))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+au BufRead,BufNewFile *.kds set filetype=kds
