@@ -95,4 +95,5 @@ def test_a_form_that_leaves_its_range_is_not_accepted(tmp_path):
     made = plan(library_of(tmp_path, text), name, **ON)
     call = random_call(np.random.default_rng(8), 64)
     assert judged(made, call).accepted
-    assert not judged(made, call | {"lower_bound": -40.0, "safe_gate": False}).accepted  # the rule asks for -5
+    beyond = call | {"lower_bound": -40.0, "safe_gate": False}  # the rule asks for -5 or more
+    assert not judged(made, beyond).accepted
