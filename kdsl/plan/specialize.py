@@ -8,7 +8,7 @@ from attrs import frozen
 
 from kdsl.check.evaluate import decide
 from kdsl.check.model import DTYPE_BYTES, Operator, Rule, Specialization
-from kdsl.plan.layout import layout_options
+from kdsl.plan.layout import layout_options, port_lines
 from kdsl.syntax import nodes as n
 
 DEFAULT_SIZE = 128
@@ -76,23 +76,21 @@ def port_dtypes(operator: Operator, name: str) -> tuple[str, ...]:
 
 
 def _dtypes(operator: Operator, rule: Rule, asked: Mapping[str, str]) -> dict[str, str]:
+    """Asked for; else as the port it is like, or that it is declared with; else the first that the rule allows."""
     required = _required_dtypes(rule)
+    beside = {name.text: line.names[0].text for line in port_lines(operator) for name in line.names}
     found: dict[str, str] = {}
     for name, port in operator.ports.items():
-        if name in asked:
-            found[name] = asked[name]
-        elif name in required:
-            found[name] = required[name]
-        elif port.like:
-            found[name] = found[port.like[0]]
-        else:
-            found[name] = port.dtypes[0]
+        allowed = required.get(name, port_dtypes(operator, name))
+        models = [*port.like, beside[name]]
+        following = next((found[m] for m in models if m in found and found[m] in allowed), None)
+        found[name] = asked.get(name) or following or allowed[0]
     return found
 
 
-def _required_dtypes(rule: Rule) -> dict[str, str]:
+def _required_dtypes(rule: Rule) -> dict[str, tuple[str, ...]]:
     return {
-        name.text: claim.predicate.dtypes[0].name
+        name.text: tuple(dtype.name for dtype in claim.predicate.dtypes)
         for claim in rule.require
         if isinstance(claim.predicate, n.Typed) and claim.predicate.dtypes[0].name in DTYPE_BYTES
         for name in claim.predicate.names
