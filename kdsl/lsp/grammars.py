@@ -32,7 +32,7 @@ def signs(texts: Iterable[str]) -> str:
 
 def textmate(table: dict[str, list[str]]) -> dict:
     """The grammar as VS Code, Shiki and GitHub read it."""
-    named = words(("operator", "rule", "target", "tactic", "instruction"))
+    named = words(("operator", "rule", "target", "tactic", "instruction", "kernel", "part"))
 
     def match(pattern: str, scope: str) -> dict:
         return {"match": pattern, "name": f"{scope}.kds"}
@@ -52,7 +52,7 @@ def textmate(table: dict[str, list[str]]) -> dict:
                 "captures": {"1": {"name": "keyword.declaration.kds"}, "2": {"name": "entity.name.type.kds"}},
             },
             match(declaration, "keyword.declaration"),
-            match(words(table["reducers"]) + r"(?=[ \t]+over\b)", "keyword.operator.reduction"),
+            match(words(table["reducers"]) + r"(?=[ \t]+over\b)", "keyword.operator.expression.reduction"),
             {
                 "match": rf"((?<![\w.])(?:{NUMBER}))([ \t]+)({'|'.join(table['units'])})\b",
                 "captures": {
@@ -62,8 +62,8 @@ def textmate(table: dict[str, list[str]]) -> dict:
             },
             match(rf"(?<![\w.])(?:{PERCENT})", "constant.numeric"),
             match(rf"(?<![\w])(?:{NUMBER})", "constant.numeric"),
-            match(words(table["logic"]), "keyword.operator.logical"),
-            match(words(table["memories"]), "support.constant.memory"),
+            match(words(table["logic"]), "keyword.operator.expression.logical"),
+            match(words(table["memories"]), "constant.language.memory"),
             match(words(table["modes"]), "storage.modifier"),
             match(words(table["dtypes"]), "storage.type"),
             match(words(table["clauses"]) + NOT_NAMED, "keyword.control"),
@@ -82,7 +82,8 @@ VIM_START = r"\%([A-Za-z0-9_.]\)\@1<!"
 VIM_END = r"\%(\w\|\.\w*\a\)\@!"
 VIM_NOT_NAMED = r"\%(\s*\%([:,)]\|==\@!\)\|\s\+warps\?\>\)\@!"
 VIM_GROUPS = (
-    ("declarations", "kdsDeclaration", r"\%(\s\+[[:alnum:]_\"]\)\@="), ("clauses", "kdsClause", VIM_NOT_NAMED),
+    ("declarations", "kdsDeclaration", r"\%(\s\+[[:alnum:]_\"]\)\@="),
+    ("clauses", "kdsClause", VIM_NOT_NAMED),
     ("logic", "kdsLogic", ""), ("memories", "kdsMemory", ""), ("modes", "kdsMode", ""),
     ("dtypes", "kdsType", ""),
     ("reducers", "kdsReduction", r"\%(\s\+over\>\)\@="),

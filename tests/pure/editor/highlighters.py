@@ -16,9 +16,9 @@ MODULES = EDITOR / "vscode" / "node_modules"
 SCOPES = (
     ("string.quoted.docstring", "doc"), ("string", "string"), ("comment", "comment"),
     ("constant.numeric", "number"), ("keyword.other.unit", "unit"), ("keyword.declaration", "keyword"),
-    ("keyword.control", "keyword"), ("keyword.operator.logical", "keyword"),
-    ("keyword.operator.reduction", "keyword"), ("keyword.operator", "operator"),
-    ("support.constant.memory", "memory"), ("storage.modifier", "mode"), ("storage.type", "dtype"),
+    ("keyword.control", "keyword"), ("keyword.operator.expression", "keyword"),
+    ("keyword.operator", "operator"),
+    ("constant.language.memory", "memory"), ("storage.modifier", "mode"), ("storage.type", "dtype"),
     ("entity.name", "name"), ("variable", "name"), ("punctuation", "punctuation"),
 )  # fmt: skip
 PYGMENTS = {
