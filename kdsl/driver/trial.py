@@ -107,25 +107,25 @@ def chunk_trial(plan: Plan, program: Program, rng: np.random.Generator) -> Trial
 
 
 def trial_call(plan: Plan, rng: np.random.Generator) -> dict:
-    """Two sequences, one with a tail, two heads on one key head, in the dtypes and options of the plan."""
+    """Two sequences with tails, four heads on two key heads, in the dtypes and options of the plan."""
     options, sizes, dtypes = plan.specialization.options, plan.specialization.sizes, plan.specialization.dtypes
     tokens, lengths, keys, values = 83, (37, 46), sizes["K"], sizes["V"]
     draw = rng.standard_normal
     gate, sigmoid_beta = options["gate"], options["use_beta_sigmoid_in_kernel"]
     unit = 1.0 if options["use_qk_l2norm_in_kernel"] else keys**-0.5
     call = {
-        "q": draw((1, tokens, 1, keys)) * unit, "k": draw((1, tokens, 1, keys)) * unit,
-        "v": draw((1, tokens, 2, values)) * 0.5,
-        "g": draw((1, tokens, 2, keys)) if gate != "precomputed" else -np.exp(draw((1, tokens, 2, keys)) - 1.0),
-        "beta": draw((1, tokens, 2)) if sigmoid_beta else 1.0 / (1.0 + np.exp(-draw((1, tokens, 2)))),
-        "initial_state": draw((2, 2, keys, values)) * 0.25,
+        "q": draw((1, tokens, 2, keys)) * unit, "k": draw((1, tokens, 2, keys)) * unit,
+        "v": draw((1, tokens, 4, values)) * 0.5,
+        "g": draw((1, tokens, 4, keys)) if gate != "precomputed" else -np.exp(draw((1, tokens, 4, keys)) - 1.0),
+        "beta": draw((1, tokens, 4)) if sigmoid_beta else 1.0 / (1.0 + np.exp(-draw((1, tokens, 4)))),
+        "initial_state": draw((2, 4, keys, values)) * 0.25,
     }  # fmt: skip
     call = {name: stored(array, dtypes[name]) for name, array in call.items()}
     call["cu_seqlens"] = np.cumsum((0, *lengths)).astype(np.int64)
     call.update({name: True for name in SWITCHES if options[name]})
     if gate != "precomputed":
-        call.update(use_gate_in_kernel=True, A_log=np.log(rng.uniform(0.5, 4.0, 2)).astype(np.float32),
-                    dt_bias=(draw((2, keys)) * 0.1).astype(np.float32))  # fmt: skip
+        call.update(use_gate_in_kernel=True, A_log=np.log(rng.uniform(0.5, 4.0, 4)).astype(np.float32),
+                    dt_bias=(draw((4, keys)) * 0.1).astype(np.float32))  # fmt: skip
     if gate == "bounded":
         call["lower_bound"] = -5.0
     return call
@@ -143,18 +143,18 @@ def decode_trial(plan: Plan, program: Program, rng: np.random.Generator) -> Tria
     keys, values = plan.specialization.sizes["K"], plan.specialization.sizes["V"]
     draw = rng.standard_normal
     arrays = {
-        "q": draw((3, 2, 1, keys)), "k": draw((3, 2, 1, keys)), "v": draw((3, 2, 2, values)) * 0.5,
-        "g": draw((3, 2, 2, keys)) if options["gate"] != "precomputed" else -np.exp(draw((3, 2, 2, keys)) - 1.0),
-        "beta": draw((3, 2, 2)) if options["use_beta_sigmoid_in_kernel"] else rng.random((3, 2, 2)),
-        "pool": draw((5, 2, keys, values)) * 0.25,
+        "q": draw((3, 2, 2, keys)), "k": draw((3, 2, 2, keys)), "v": draw((3, 2, 4, values)) * 0.5,
+        "g": draw((3, 2, 4, keys)) if options["gate"] != "precomputed" else -np.exp(draw((3, 2, 4, keys)) - 1.0),
+        "beta": draw((3, 2, 4)) if options["use_beta_sigmoid_in_kernel"] else rng.random((3, 2, 4)),
+        "pool": draw((5, 4, keys, values)) * 0.25,
     }  # fmt: skip
     if not options["use_qk_l2norm_in_kernel"]:
         arrays["q"], arrays["k"] = arrays["q"] * keys**-0.5, arrays["k"] * keys**-0.5
     arrays = {name: stored(array, dtypes[name]) for name, array in arrays.items()}
     gates = {}
     if options["gate"] != "precomputed":
-        gates = {"A_log": np.log(rng.uniform(0.5, 4.0, 2)).astype(np.float32),
-                 "dt_bias": (draw((2, keys)) * 0.1).astype(np.float32)}  # fmt: skip
+        gates = {"A_log": np.log(rng.uniform(0.5, 4.0, 4)).astype(np.float32),
+                 "dt_bias": (draw((4, keys)) * 0.1).astype(np.float32)}  # fmt: skip
     bound = {"lower_bound": -5.0} if options["gate"] == "bounded" else {}
     rows = np.array([[3], [-1], [1]], np.int64)
     needed = oracle.decode(
@@ -162,9 +162,9 @@ def decode_trial(plan: Plan, program: Program, rng: np.random.Generator) -> Tria
         slot_zero_is_real=options["slot_zero_is_real"], use_qk_l2norm=options["use_qk_l2norm_in_kernel"],
         beta_sigmoid=options["use_beta_sigmoid_in_kernel"], allow_neg_eigval=options["allow_neg_eigval"],
     )  # fmt: skip
-    o, pool = poisoned((3, 2, 2, values), dtypes["o"]), arrays["pool"].copy()
+    o, pool = poisoned((3, 2, 4, values), dtypes["o"]), arrays["pool"].copy()
     tensors = {**arrays, **gates, "pool": pool, "ssm_state_indices": rows, "o": o}
-    sizes = {"N": 3, "T": 2, "H": 1, "HV": 2, "SLOTS": 5, "W": 1, "K": keys, "V": values}
+    sizes = {"N": 3, "T": 2, "H": 2, "HV": 4, "SLOTS": 5, "W": 1, "K": keys, "V": values}
     scalars = {"scale": keys**-0.5, "lower_bound": -5.0}
     views = {name: view(array) for name, array in tensors.items() if name in program.variant.dtypes}
     launch(program, views, sizes, {name: scalars[name] for name in program.scalars})
