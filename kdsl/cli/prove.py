@@ -18,19 +18,45 @@ EXIT_PROVED, EXIT_FINDINGS, EXIT_TOOL = 0, 1, 3
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--target", metavar="T", help="Prove rules for this target only.")
-@click.option("--shape", callback=parse_shape, metavar="T=64,K=128,...",
-              help="Sizes of the calls; by default a few with tails, empty sequences, several heads.")  # fmt: skip
-@click.option("--trials", type=click.IntRange(1, 1000), help="Trials of each call; by default what a bound of 1e-18 needs.")
-@click.option("--points", type=click.Choice(("all", "default")), default="all", show_default=True,
-              help="Choose points of a rule.")  # fmt: skip
-@click.option("--set", "settings", multiple=True, callback=parse_pairs, metavar="NAME=VALUE",
-              help="Fix an option (gate=bounded); by default every value of every option occurs.")  # fmt: skip
-@click.option("--choose", "choices", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="Fix a choice.")
-@click.option("--every-option", is_flag=True, help="For operators: every combination of options with every form.")
+@click.option(
+    "--shape",
+    callback=parse_shape,
+    metavar="T=64,K=128,...",
+    help="Sizes of the calls; by default a few with tails, empty sequences, several heads.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 1000),
+    help="Trials of each call; by default what a bound of 1e-18 needs.",
+)
+@click.option(
+    "--points",
+    type=click.Choice(("all", "default")),
+    default="all",
+    show_default=True,
+    help="Choose points of a rule.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    callback=parse_pairs,
+    metavar="NAME=VALUE",
+    help="Fix an option (gate=bounded); by default every value of every option occurs.",
+)
+@click.option(
+    "--choose", "choices", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="Fix a choice."
+)
+@click.option(
+    "--every-option", is_flag=True, help="For operators: every combination of options with every form."
+)
 @click.option("--seed", type=click.IntRange(0), help="Repeat the draws of an earlier proof.")
 @click.option("--fresh", is_flag=True, help="Prove again what was proved before.")
+@click.option(
+    "--record", is_flag=True, help="Write the forms proved into the ledger that `kdsl check` reads."
+)
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-def prove(paths, target, shape, trials, points, settings, choices, every_option, seed, fresh, form):
+def prove(paths, target, shape, trials, points, settings, choices, every_option, seed, fresh, record, form):
     """Prove that scheduled rules, and the forms of operators, compute what the operator means.
 
     \b
@@ -38,15 +64,19 @@ def prove(paths, target, shape, trials, points, settings, choices, every_option,
       kdsl prove stdlib/operators --format json
       kdsl prove rules/ --target cpu --points default --shape T=64,K=128,V=128
 
-    Rules are run after scheduling, operators form by form, over random finite fields beside the token-by-token
-    recurrence. Exit status: 0 all proved, 1 something is rejected or unknown, 2 wrong usage, 3 a tool is missing.
+    Rules are run after scheduling, operators form by form, over random finite fields beside the
+    token-by-token recurrence. Exit status: 0 all proved, 1 something is rejected or unknown, 2 wrong usage,
+    3 a tool is missing.
     """
     run = Run(paths, target, shape, trials, points, settings, choices, every_option, form)
+    run.record = record
     sys.exit(run.run(seed=seed, fresh=fresh))
 
 
 class Run:
     """One call of the command: check, list what there is to prove, prove it, print."""
+
+    record = False
 
     def __init__(self, paths, target, shape, trials, points, settings, choices, every_option, form):
         self.paths, self.target, self.shape, self.trials = paths, target, shape or None, trials
@@ -79,7 +109,9 @@ class Run:
         started = time.perf_counter()
         jobs = list(self.jobs())
         if not jobs:
-            raise click.UsageError("there is no rule and no operator in these files for that target and these choices")
+            raise click.UsageError(
+                "there is no rule and no operator in these files for that target and these choices"
+            )
         proofs, diagnostics = [], []
         for number, (job, span) in enumerate(jobs):
             if self.form == "json" or sys.stderr.isatty():
@@ -90,6 +122,8 @@ class Run:
             diagnostics += [found] if found is not None else []
             if self.form == "text":
                 click.echo(line(proof))
+        if self.record:
+            self.write_ledger([job for job, _ in jobs], proofs)
         self.report(proofs, diagnostics, time.perf_counter() - started)
         return EXIT_PROVED if all(proof.proved for proof in proofs) else EXIT_FINDINGS
 
@@ -105,9 +139,14 @@ class Run:
             for target in rule.targets:
                 if self.target in (None, target):
                     for job in rule_jobs(
-                        self.library, rule, target, every_point=self.every_point, sizes=self.shape or {},
-                        settings=self.settings, choices=self.choices,
-                    ):  # fmt: skip
+                        self.library,
+                        rule,
+                        target,
+                        every_point=self.every_point,
+                        sizes=self.shape or {},
+                        settings=self.settings,
+                        choices=self.choices,
+                    ):
                         yield job, rule.declaration.name.span
         for operator in self.library.operators.values():
             if operator.declaration.span.path in files:
@@ -119,15 +158,30 @@ class Run:
         for name, value in self.settings.items():
             option = operator.options.get(name)
             if option is None or value not in option.values:
-                known = ", ".join(f"{n} in {list(o.values)}" for n, o in operator.options.items() if o.kind != "scalar")
+                known = ", ".join(
+                    f"{n} in {list(o.values)}" for n, o in operator.options.items() if o.kind != "scalar"
+                )
                 raise click.UsageError(f"{operator.name} has no option {name} = {value}; it has {known}")
         for name, value in self.choices.items():
             if name not in rule.choices or value not in rule.choices[name]:
                 known = ", ".join(f"{n} in {list(v)}" for n, v in rule.choices.items()) or "nothing"
-                raise click.UsageError(f"rule `{rule.name}` cannot choose {name} = {value}; it chooses {known}")
+                raise click.UsageError(
+                    f"rule `{rule.name}` cannot choose {name} = {value}; it chooses {known}"
+                )
         for name in self.shape or {}:
             if name not in operator.sizes:
-                raise click.UsageError(f"{operator.name} has no size {name}; it has {', '.join(operator.sizes)}")
+                raise click.UsageError(
+                    f"{operator.name} has no size {name}; it has {', '.join(operator.sizes)}"
+                )
+
+    def write_ledger(self, jobs, proofs) -> None:
+        from kdsl.prove import ledger
+
+        files = set(self.result.files)
+        for operator in self.library.operators.values():
+            if operator.declaration.span.path in files:
+                own = [(j.form, p) for j, p in zip(jobs, proofs, strict=True) if j.of(operator)]
+                ledger.record(operator, own)
 
     def report(self, proofs, diagnostics, seconds: float) -> None:
         proved = sum(proof.proved for proof in proofs)
@@ -156,4 +210,6 @@ def line(proof) -> str:
     if not proof.proved:
         return f"{proof.verdict:9} {proof.subject}"
     how = "proved before" if proof.recalled else f"{proof.seconds:.2f} s"
-    return f"{proof.verdict:9} {proof.subject}  [{proof.trials} trials, false accept {proof.bound:.0e}, {how}]"
+    return (
+        f"{proof.verdict:9} {proof.subject}  [{proof.trials} trials, false accept {proof.bound:.0e}, {how}]"
+    )

@@ -1,7 +1,7 @@
 """Arrays in which the specification is evaluated: elements of the fields, or degrees of polynomials.
 
-Both offer the same arithmetic, so the recurrence is written once (`recurrence.py`). `Degrees` is how the program
-itself computes the degree that the Schwartz-Zippel bound needs.
+Both offer the same arithmetic, so the recurrence is written once (`recurrence.py`). `Degrees` is how the
+program itself computes the degree that the Schwartz-Zippel bound needs.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Elements:
 class Degrees:
     """Degrees in place of elements.
 
-    `degree` bounds the L1 norm of the exponents of every monomial (decays may be inverted, so monomials are Laurent);
-    `linear` bounds the sum of absolute coefficients where the value is an exponent itself; `exponents` is the largest
-    degree of any exponent met so far.
+    `degree` bounds the L1 norm of the exponents of every monomial (decays may be inverted, so monomials are
+    Laurent); `linear` bounds the sum of absolute coefficients where the value is an exponent itself;
+    `exponents` is the largest degree of any exponent met so far.
     """
 
     degree: np.ndarray

@@ -1,16 +1,19 @@
 """The chance of a false proof, by the lemma of Schwartz and Zippel.
 
-Where the gates are precomputed, each decay exp(g) is uniform in the subgroup of order P[1], independently of the
-others, so an output is a Laurent polynomial in inputs and decays. **Lemma.** A nonzero Laurent polynomial whose
-monomials have exponents of L1 norm at most D vanishes at a uniform point of S^n with probability at most 2 D / |S|.
-*Proof.* Take a variable; let k be its exponent of largest magnitude; after replacing x by 1/x, k >= 0. Times x^k it is
-a polynomial of degree at most 2 k in x whose leading coefficient has exponents of norm at most D - k; by induction
-that one vanishes with probability at most 2 (D - k) / |S|, and otherwise at most 2 k points x are roots.
+Where the gates are precomputed, each decay exp(g) is uniform in the subgroup of order P[1], independently of
+the others, so an output is a Laurent polynomial in inputs and decays.
 
-Gates computed in the kernel put rational functions of further inputs into the exponents. Two exponents that differ as
-functions agree at a random point with the probability that the same lemma gives one level up; then exponentials of
-exponents that are no integer combinations of each other are counted as independent variables, and sqrt and log as
-random functions without collisions. Both are listed as assumptions of the verdict.
+**Lemma.** A nonzero Laurent polynomial whose monomials have exponents of L1 norm at most D vanishes at a
+uniform point of S^n with probability at most 2 D / |S|. *Proof.* Take a variable; let k be its exponent of
+largest magnitude; after replacing x by 1/x, k >= 0. Times x^k it is a polynomial of degree at most 2 k in x
+whose leading coefficient has exponents of norm at most D - k; by induction that one vanishes with probability
+at most 2 (D - k) / |S|, and otherwise at most 2 k points x are roots.
+
+Gates computed in the kernel put rational functions of further inputs into the exponents. Two exponents that
+differ as functions agree at a random point with the probability that the same lemma gives one level up;
+then exponentials of exponents that are no integer combinations of each other are counted as independent
+variables, and sqrt and log as random functions without collisions. Both are listed as assumptions of the
+verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ SMALLEST = 30  # log2 of the first prime is at least this
 
 
 def trial_bound(degree: int, exponent_degree: int, depth: int) -> float:
-    """The chance that one trial misses a difference: 2 D / |S| for each level, with the smallest S of the tower."""
+    """The chance that one trial misses a difference: 2 D / |S| for each level, with the smallest S of the
+    tower."""
     smallest = 2.0 ** (SMALLEST - depth + 1)
     return min(1.0, 2 * (max(degree, 1) + (depth - 1) * max(exponent_degree, 1)) / smallest)
 
@@ -39,9 +43,9 @@ def trials_for(bound: float, wanted: float = BOUND) -> int:
 def assumptions_of(tower_depth: int, random_functions: bool) -> tuple[str, ...]:
     found = ["rounding, overflow and underflow are left out: the acceptance of the operator covers them"]
     if tower_depth > 2:
-        found.append("exponentials of exponents that are no integer combination of each other are independent")
+        found.append(
+            "exponentials of exponents that are no integer combination of each other are independent"
+        )
     if random_functions:
         found.append("sqrt and log are random functions whose values do not collide")
     return tuple(found)
-
-

@@ -1,7 +1,8 @@
 """The calls that a proof covers: lengths, heads, layouts, optional tensors, skipped rows.
 
-A verdict holds for its shapes, so the default ones are chosen for what goes wrong in kernels: a tail, a chunk that ends
-exactly, one token, no token, several sequences, more value heads than heads, both state layouts, gaps between rows.
+A verdict holds for its shapes, so the default ones are chosen for what goes wrong in kernels: a tail, a
+chunk that ends exactly, one token, no token, several sequences, more value heads than heads, both state
+layouts, gaps between rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ OPTIONAL_FLOATS = ("initial_state", "final_state", "dt_bias", "A_log")
 
 @frozen
 class Case:
-    """One call by its name, sizes that vary, what is given and how tensors lie. `fixed` sizes come from the plan."""
+    """One call by its name, sizes that vary, what is given and how tensors lie. `fixed` sizes come from the
+    plan."""
 
     name: str
     sizes: Mapping[str, int]
@@ -35,45 +37,63 @@ class Case:
 
 def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
     """Lengths around the chunk: within a few chunks every boundary between them occurs."""
-    lengths = (chunk + chunk // 2 + 1, 0, 1, chunk) if tokens is None else (tokens - min(tokens, 1), 0, min(tokens, 1))
+    lengths = (
+        (chunk + chunk // 2 + 1, 0, 1, chunk)
+        if tokens is None
+        else (tokens - min(tokens, 1), 0, min(tokens, 1))
+    )
     cu = tuple(int(x) for x in np.cumsum((0, *lengths)))
     packed = {"B": 1, "T": cu[-1], "H": 1, "HV": 2, "N": len(lengths)}
-    yield Case("packed sequences, one empty, rows with gaps", packed, integers={"cu_seqlens": cu}, order="gaps")
+    yield Case(
+        "packed sequences, one empty, rows with gaps", packed, integers={"cu_seqlens": cu}, order="gaps"
+    )
     dense = chunk + 3 if tokens is None else tokens
     yield Case(
-        "two rows, states as [V, K], no bias", {"B": 2, "T": dense, "H": 1, "HV": 1, "N": 2},
-        ("dt_bias",), order="swapped",
-    )  # fmt: skip
+        "two rows, states as [V, K], no bias",
+        {"B": 2, "T": dense, "H": 1, "HV": 1, "N": 2},
+        ("dt_bias",),
+        order="swapped",
+    )
     yield Case(
-        "one token, two heads of two, no states", {"B": 1, "T": 1, "H": 2, "HV": 4, "N": 1}, ("initial_state", "final_state")
+        "one token, two heads of two, no states",
+        {"B": 1, "T": 1, "H": 2, "HV": 4, "N": 1},
+        ("initial_state", "final_state"),
     )
     yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
 
 
 def decode_cases(slot_zero_is_real: bool, tokens: int | None = None) -> Iterator[Case]:
-    """Rows that own slots, skip, speculate. Without indices slot 0 is row 0's: such calls are never compiled with
-    `slot_zero_is_real` off."""
+    """Rows that own slots, skip, speculate. Without indices slot 0 is row 0's: such calls are never
+    compiled with `slot_zero_is_real` off."""
     t = tokens or 1
     if slot_zero_is_real:
         yield Case("row n owns slot n", {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 3, "W": 1}, order="gaps")
     slots = ((3,), (-1,), (0,), (1,), (5,))
     yield Case(
-        "slots by index, one row skipped, one outside the pool", {"N": 5, "T": t, "H": 2, "HV": 2, "SLOTS": 5, "W": 1},
-        ("dt_bias",), {"ssm_state_indices": slots}, "swapped",
-    )  # fmt: skip
+        "slots by index, one row skipped, one outside the pool",
+        {"N": 5, "T": t, "H": 2, "HV": 2, "SLOTS": 5, "W": 1},
+        ("dt_bias",),
+        {"ssm_state_indices": slots},
+        "swapped",
+    )
     t = tokens or 3
     table = [[row * t + column for column in range(t)] for row in range(5)]
     table[1][-1] = -1  # a token whose state is not kept
     table[2][0] = 5 * t  # the first slot that there is not
     table[3][0], table[4][0] = -1, 5 * t  # rows without a source, whose other slots stay as they are
     yield Case(
-        "speculative tokens", {"N": 5, "T": t, "H": 1, "HV": 1, "SLOTS": 5 * t, "W": t},
-        integers={"ssm_state_indices": tuple(map(tuple, table)),
-                  "num_accepted_tokens": (0, min(2, t), t + 1, 1, 1)},
-    )  # fmt: skip
+        "speculative tokens",
+        {"N": 5, "T": t, "H": 1, "HV": 1, "SLOTS": 5 * t, "W": t},
+        integers={
+            "ssm_state_indices": tuple(map(tuple, table)),
+            "num_accepted_tokens": (0, min(2, t), t + 1, 1, 1),
+        },
+    )
 
 
-def cases_of(operator: Operator, settings: Mapping[str, object], tokens: int | None = None) -> tuple[Case, ...]:
+def cases_of(
+    operator: Operator, settings: Mapping[str, object], tokens: int | None = None
+) -> tuple[Case, ...]:
     """The default cases of an operator under a plan's settings."""
     if operator.name == "kda.decode":
         return tuple(decode_cases(bool(settings["slot_zero_is_real"]), tokens))
@@ -95,16 +115,20 @@ def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str
 
 
 def situation(
-    operator: Operator, case: Case, settings: Mapping[str, object], options: Mapping[str, object],
+    operator: Operator,
+    case: Case,
+    settings: Mapping[str, object],
+    options: Mapping[str, object],
     required: Mapping[str, tuple[int | None, ...]] = {},
-) -> Situation:  # fmt: skip
-    """The case as a call of the operator with a place for every tensor; `required` are strides that the program has
-    built in (its rule refuses other calls)."""
+) -> Situation:
+    """The case as a call of the operator with a place for every tensor; `required` are strides that the
+    program has built in (its rule refuses other calls)."""
     sizes = {**{k: v for k, v in settings.items() if k in operator.sizes}, **case.sizes}
     given = frozenset(
-        name for name, port in operator.ports.items()
+        name
+        for name, port in operator.ports.items()
         if (not port.optional or name in OPTIONAL_FLOATS or name in case.integers) and name not in case.absent
-    )  # fmt: skip
+    )
     call = Call(operator.name, sizes, options, given, case.integers)
     layouts, integers = {}, {}
     for name, port in operator.ports.items():

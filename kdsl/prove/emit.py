@@ -1,9 +1,9 @@
 """TIR to C, over any algebra of values.
 
-Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees). Integers are
-64-bit and concrete. Thread, vector and parallel loops run in either order; every index is checked; buffers are made
-afresh, unwritten, at each entry of their block; when a block is left, or a
-step begins, what its buffers hold can be traced.
+Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees).
+Integers are 64-bit and concrete. Thread, vector and parallel loops run in either order; every index is
+checked; buffers are made afresh, unwritten, at each entry of their block; when a block is left, or a step
+begins, what its buffers hold can be traced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ REDUCE = 2  # IterVar.CommReduce
 
 @define
 class Emitter(ValueText):
-    """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it can log."""
+    """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it
+    can log."""
 
     lines: list[str] = field(factory=list)
     depth: int = 1
@@ -44,7 +45,9 @@ class Emitter(ValueText):
         for position, param in enumerate(func.params):
             name, buffer = self.name(param), m.kind(param.ty) == "BufferType"
             ctype = "val" if m.is_float(param.dtype if buffer else param.ty.dtype) else "i64"
-            self.put(f"{ctype} {'*' if buffer else ''}{name} = {'' if buffer else f'*({ctype} *)'}a[{position}];")
+            self.put(
+                f"{ctype} {'*' if buffer else ''}{name} = {'' if buffer else f'*({ctype} *)'}a[{position}];"
+            )
         self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
         return f"static void {symbol}(void **a) {{\n" + "\n".join(self.lines) + "\n}\n"
@@ -53,7 +56,9 @@ class Emitter(ValueText):
     def statement(self, s) -> None:
         method = _STATEMENTS.get(m.kind(s))
         if method is None:
-            raise NoMeaning(f"no meaning for the statement {m.kind(s)}", shortened(s), self.stage, m.REMEDY_TABLE)
+            raise NoMeaning(
+                f"no meaning for the statement {m.kind(s)}", shortened(s), self.stage, m.REMEDY_TABLE
+            )
         method(self, s)
 
     def scoped(self, head: str, body, tail: str = "}") -> None:
@@ -87,7 +92,7 @@ class Emitter(ValueText):
         enclosing, self.loop = self.loop, s
         self.scoped(head, lambda: self.statement(s.body))
         self.loop = enclosing
-        del self.names[hash(s.loop_var)]
+        self.names.pop(hash(s.loop_var), None)
         if s.same_as(self.task) and self.leaves:
             self.lines[-1] = "  " * self.depth + "leave:; }"
 
@@ -100,13 +105,16 @@ class Emitter(ValueText):
 
     def _block_body(self, s) -> None:
         block, known = s.block, len(self.outer)
-        for variable, value in zip(block.iter_vars, s.iter_values):
+        for variable, value in zip(block.iter_vars, s.iter_values, strict=False):
             text = self.integer(value)
             name = self.name(variable.var)
             self.put(f"i64 {name} = {text}; (void){name};")
             self.outer.append((str(variable.var.name).removeprefix("v_"), name))
         for match in block.match_buffers:
-            self.windows[hash(match.buffer)] = (match.source.source, [self.integer(r.min) for r in match.source.region])
+            self.windows[hash(match.buffer)] = (
+                match.source.source,
+                [self.integer(r.min) for r in match.source.region],
+            )
         if str(block.name_hint).endswith(STEP):
             for buffer in self.held:
                 self._trace(buffer, self.outer)
@@ -124,7 +132,9 @@ class Emitter(ValueText):
 
     def _initial(self, block) -> None:
         first = [
-            f"{self.name(v.var)} == {self.integer(v.dom.min)}" for v in block.iter_vars if int(v.iter_type) == REDUCE
+            f"{self.name(v.var)} == {self.integer(v.dom.min)}"
+            for v in block.iter_vars
+            if int(v.iter_type) == REDUCE
         ]
         self.scoped(f"if ({' && '.join(first) or '1'}) {{", lambda: self.statement(block.init))
 
@@ -134,7 +144,7 @@ class Emitter(ValueText):
             self.statement(block.body)
             return
         with self.inference.bound(description, block):
-            for param, match in zip(description.params, block.match_buffers):
+            for param, match in zip(description.params, block.match_buffers, strict=False):
                 self.windows[hash(param)] = (match.buffer, ["0LL"] * len(match.buffer.shape))
             self.statement(description.body)
 
@@ -181,11 +191,13 @@ class Emitter(ValueText):
             self.put(f"i64 {self.name(s.var)} = {value};")
 
     def _evaluate(self, s) -> None:
-        """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has nothing to do
-        where stages run one after the other."""
+        """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has
+        nothing to do where stages run one after the other."""
         if m.kind(s.value) == "Call" and s.value.op.name == m.LEAVE:
             if self.task is None or not self.task.same_as(self.loop):
-                raise NoMeaning("a thread leaves inside a loop", shortened(s), self.stage, "leave before the loops")
+                raise NoMeaning(
+                    "a thread leaves inside a loop", shortened(s), self.stage, "leave before the loops"
+                )
             self.leaves = True
             self.put("goto leave;")
 
@@ -199,8 +211,8 @@ class Emitter(ValueText):
 
 
 def task_loop(s, plain: bool):
-    """The innermost loop of the chain of parallel and thread loops that holds the whole function, or None. Before
-    scheduling (`plain`) the loops of the grid are still serial."""
+    """The innermost loop of the chain of parallel and thread loops that holds the whole function, or None.
+    Before scheduling (`plain`) the loops of the grid are still serial."""
     found = None
     while m.kind(s) in ("SBlockRealize", "For"):
         if m.kind(s) == "For":
@@ -212,14 +224,18 @@ def task_loop(s, plain: bool):
 
 
 def _accumulates_along(loop) -> bool:
-    """Whether a reduction with an initial value runs along this loop: its first step comes first in any order."""
+    """Whether a reduction with an initial value runs along this loop, which then keeps its order."""
     found = False
     stack = [loop.body]
     while stack and not found:
         s = stack.pop()
         k = m.kind(s)
         if k == "SBlockRealize":
-            along = [v for x, v in zip(s.block.iter_vars, s.iter_values) if int(x.iter_type) == REDUCE]
+            along = [
+                v
+                for x, v in zip(s.block.iter_vars, s.iter_values, strict=False)
+                if int(x.iter_type) == REDUCE
+            ]
             found = s.block.init is not None and any(_mentions(e, loop.loop_var) for e in along)
             stack.append(s.block.body)
         elif k == "SeqStmt":
@@ -234,7 +250,11 @@ def _accumulates_along(loop) -> bool:
 def _mentions(e, variable) -> bool:
     if m.kind(e) == "Var":
         return e.same_as(variable)
-    return any(_mentions(getattr(e, side), variable) for side in ("a", "b", "value") if hasattr(e, side) and m.kind(e) != "IntImm")
+    return any(
+        _mentions(getattr(e, side), variable)
+        for side in ("a", "b", "value")
+        if hasattr(e, side) and m.kind(e) != "IntImm"
+    )
 
 
 def emit(func, inference: Inference, symbol: str, plain: bool = False) -> tuple[str, Emitter]:

@@ -11,9 +11,13 @@ from kdsl.prove.levels import Inference
 from kdsl.prove.refusal import NoMeaning, shortened
 
 INTEGER_FUNCTIONS = {
-    "FloorDiv": "floordiv", "FloorMod": "floormod", "Div": "truncdiv", "Mod": "truncmod", "Min": "smaller",
+    "FloorDiv": "floordiv",
+    "FloorMod": "floormod",
+    "Div": "truncdiv",
+    "Mod": "truncmod",
+    "Min": "smaller",
     "Max": "larger",
-}  # fmt: skip
+}
 INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "And": "&&", "Or": "||", **m.COMPARISONS}
 
 
@@ -39,7 +43,9 @@ class ValueText:
     def used(self, variable) -> str:
         """The C name of a variable or buffer that was defined before, around here."""
         if hash(variable) not in self.names:
-            self.refuse("a name is used where it has no value", variable, "define it before its use, around its use")
+            self.refuse(
+                "a name is used where it has no value", variable, "define it before its use, around its use"
+            )
         return self.names[hash(variable)]
 
     def refuse(self, what: str, e, remedy: str = m.REMEDY_TABLE):
@@ -65,7 +71,8 @@ class ValueText:
         if k in ("TensorLoad", "BufferLoad"):
             return self.place(e.source, e.indices)
         if k == "Select":
-            return f"pick({self.integer(e.condition)}, {self.integer(e.true_value)}, {self.integer(e.false_value)})"
+            sides = ", ".join(map(self.integer, (e.condition, e.true_value, e.false_value)))
+            return f"pick({sides})"
         if k == "Call":
             return self._integer_call(e)
         return self.refuse("no integer meaning", e)
@@ -168,16 +175,19 @@ class ValueText:
         while hash(buffer) in self.windows:
             buffer, offsets = self.windows[hash(buffer)]
             lead = len(offsets) - len(indices)
-            indices = offsets[:lead] + [f"({o} + {i})" for o, i in zip(offsets[lead:], indices)]
+            indices = offsets[:lead] + [f"({o} + {i})" for o, i in zip(offsets[lead:], indices, strict=False)]
         self.messages.append(f"`{buffer.name}` is indexed outside its shape in stage `{self.stage}`")
         checked = [
-            f"at({i}, {self.integer(d)}, @M{len(self.messages) - 1}@)" for i, d in zip(indices, buffer.shape)
+            f"at({i}, {self.integer(d)}, @M{len(self.messages) - 1}@)"
+            for i, d in zip(indices, buffer.shape, strict=False)
         ]
         if hash(buffer) in self.parameters and len(buffer.strides):  # the strides of the call
-            flat = " + ".join(f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides))
+            flat = " + ".join(
+                f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides, strict=False)
+            )
         else:
             flat = "0"
-            for c, extent in zip(checked, buffer.shape):
+            for c, extent in zip(checked, buffer.shape, strict=False):
                 flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
         return f"{self.used(buffer)}[{flat}]"
 

@@ -20,7 +20,7 @@ INDEX, DIVISION = 1, 2
 
 @frozen
 class Situation:
-    """A call with a place for every tensor: `layouts` by port, `written` the ports that the operator writes."""
+    """A call with a place for every tensor: `layouts` by port; `written` are the operator's outputs."""
 
     call: Call
     layouts: Mapping[str, Layout]
@@ -84,10 +84,16 @@ class _Memory:
 
 
 def run_field(
-    program: Program, tower: Tower, situation: Situation, values: Mapping[str, np.ndarray], *, backwards: bool = False,
+    program: Program,
+    tower: Tower,
+    situation: Situation,
+    values: Mapping[str, np.ndarray],
+    *,
+    backwards: bool = False,
     tracing: bool = False,
-) -> Outcome:  # fmt: skip
-    """`values` are the logical uint64 arrays of the float inputs that are given, and of the scalars (shape ())."""
+) -> Outcome:
+    """`values` are the logical uint64 arrays of the float inputs that are given, and of the scalars (shape
+    ())."""
     library = objects.load(program.source("field"), program.level)
     _setup_field(library, program, tower)
     memory = _Memory()
@@ -144,7 +150,7 @@ def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
 def run_float(
     program: Program, situation: Situation, values: Mapping[str, np.ndarray], backwards: bool = False
 ) -> Mapping[str, np.ndarray] | None:
-    """The outputs in double precision on ordinary numbers, NaN where nothing was written; None after a fault."""
+    """The outputs in double precision on ordinary numbers, NaN where never written; None after a fault."""
     library = objects.load(program.source("float"), program.level)
     literals = [float(value) for value in program.exact_literals] or [0.0]
     library.setup((ctypes.c_double * len(literals))(*literals))
@@ -153,11 +159,15 @@ def run_float(
         memory.arrays[name] = FLOAT.unused(layout.length)
         if name in values:
             memory.arrays[name][layout.positions.reshape(-1)] = values[name].reshape(-1)
-    scalars = {n: np.array([float(v)]) for n, v in values.items() if v.shape == () and n not in situation.layouts}
+    scalars = {
+        n: np.array([float(v)]) for n, v in values.items() if v.shape == () and n not in situation.layouts
+    }
     report = _run(library, program, situation, memory, scalars, FLOAT, backwards, False)
     if report[0] == INDEX:
         return None
-    return {n: situation.layouts[n].read(memory.arrays[n]) for n in situation.written if n in situation.call.given}
+    return {
+        n: situation.layouts[n].read(memory.arrays[n]) for n in situation.written if n in situation.call.given
+    }
 
 
 def _linear(value) -> int:
@@ -176,9 +186,14 @@ def _setup_field(library, program: Program, tower: Tower) -> None:
     literals = [tower.literal(literal.value, level) for literal, level in program.literals] or [0]
     ln2 = [tower.ln2 % p for p in tower.primes]
     library.setup(
-        ctypes.c_int(tower.depth), _words(tower.primes), _words([*tower.roots, 1]), _words(ln2), _words(tower.log2e),
-        ctypes.c_uint64(tower.salt), _words(literals),
-    )  # fmt: skip
+        ctypes.c_int(tower.depth),
+        _words(tower.primes),
+        _words([*tower.roots, 1]),
+        _words(ln2),
+        _words(tower.log2e),
+        ctypes.c_uint64(tower.salt),
+        _words(literals),
+    )
 
 
 def _run(
@@ -188,7 +203,7 @@ def _run(
     for function in program.functions:
         pointers = [
             _argument(parameter, argument, situation, memory, scalars, storage)
-            for parameter, argument in zip(function.func.params, function.arguments)
+            for parameter, argument in zip(function.func.params, function.arguments, strict=False)
         ]
         tables.append((ctypes.c_void_p * len(pointers))(*pointers))
     memory.alive += tables
@@ -230,10 +245,14 @@ def whole(e, sizes: Mapping[str, int]) -> int:
         return whole(e.value, sizes)
     a, b = whole(e.a, sizes), whole(e.b, sizes)
     return {
-        "Add": lambda: a + b, "Sub": lambda: a - b, "Mul": lambda: a * b, "FloorDiv": lambda: a // b,
-        "Div": lambda: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "Min": lambda: min(a, b),
+        "Add": lambda: a + b,
+        "Sub": lambda: a - b,
+        "Mul": lambda: a * b,
+        "FloorDiv": lambda: a // b,
+        "Div": lambda: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+        "Min": lambda: min(a, b),
         "Max": lambda: max(a, b),
-    }[k]()  # fmt: skip
+    }[k]()
 
 
 def _fault(program: Program, report: list[int]) -> str | None:
@@ -253,6 +272,6 @@ def _records(library, program: Program):
         number, keys, count = (int(x) for x in words[place : place + 3])
         traced = program.traced[number]
         start = place + 3 + keys
-        at = tuple(zip(traced.indices, words[place + 3 : start].tolist()))
+        at = tuple(zip(traced.indices, words[place + 3 : start].tolist(), strict=False))
         yield Record(traced, at, words[start : start + count].astype(np.uint32).reshape(traced.shape))
         place = start + count

@@ -1,12 +1,14 @@
 """A tower of prime fields in which exponentials have a meaning.
 
-P[0] = 2 P[1] + 1, P[1] = 2 P[2] + 1, ... is a Cunningham chain of the first kind below 2^31. A value of level n lives
-in Z_P[n]. `exp` maps level n + 1 to level n by exp(x) = w_n^x mod P[n], where w_n has order P[n + 1]; so
-exp(x + y) = exp(x) exp(y) holds exactly. The construction is Mirage's (Wu et al., OSDI 2025, section 5), with more
-than two fields because KDA's gates nest exponentials: exp(lower_bound * sigmoid(exp(A_log) * ...)).
+P[0] = 2 P[1] + 1, P[1] = 2 P[2] + 1, ... is a Cunningham chain of the first kind below 2^31. A value of
+level n lives in Z_P[n]. `exp` maps level n + 1 to level n by exp(x) = w_n^x mod P[n], where w_n has order
+P[n + 1]; so exp(x + y) = exp(x) exp(y) holds exactly. The construction is Mirage's (Wu et al., OSDI 2025,
+section 5), with more than two fields because KDA's gates nest exponentials: exp(lower_bound *
+sigmoid(exp(A_log) * ...)).
 
-`sqrt` and `log` are random functions: equal arguments give equal results, and nothing else is known of them. Laws that
-a program may use of them (sqrt(x)^2 = x) therefore lead to a false rejection, never to a false proof.
+`sqrt` and `log` are random functions: equal arguments give equal results, and nothing else is known of
+them. Laws that a program may use of them (sqrt(x)^2 = x) therefore lead to a false rejection, never to a
+false proof.
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ def draw_chain(rng: np.random.Generator, depth: int) -> tuple[int, ...]:
 class Tower:
     """One random draw of everything that a trial fixes.
 
-    `primes[n]` is the field of level n, `roots[n]` is w_n (one for each level but the last), `ln2` stands for ln 2 at
-    every level (log2 e is its inverse), `salt` makes the random functions sqrt and log.
+    `primes[n]` is the field of level n, `roots[n]` is w_n (one for each level but the last), `ln2` stands
+    for ln 2 at every level (log2 e is its inverse), `salt` makes the random functions sqrt and log.
     """
 
     primes: tuple[int, ...]

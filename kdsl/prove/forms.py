@@ -1,7 +1,8 @@
 """Every form of an operator, proved on its graph alone: where the trust in `either` comes from.
 
-A form is proved on the unscheduled TIR of one kernel that computes every part, at small sizes, for a set of option
-settings that covers every pair of an option's value and a form (`covering`), or for all of them (`every`).
+A form is proved on the unscheduled TIR of one kernel that computes every part, at small sizes, for a set of
+option settings that covers every pair of an option's value and a form (`covering`), or for all of them
+(`every`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def form_settings(operator: Operator) -> list[dict[str, object]]:
     """Every combination of the alternatives that a rule chooses; parameters at their smallest value."""
     parameters = {name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()}
     combinations = product(*operator.forms.values())
-    return [{**parameters, **dict(zip(operator.forms, values))} for values in combinations]
+    return [{**parameters, **dict(zip(operator.forms, values, strict=False))} for values in combinations]
 
 
 def option_settings(operator: Operator) -> list[dict[str, object]]:
@@ -51,7 +52,7 @@ def option_settings(operator: Operator) -> list[dict[str, object]]:
     options = {name: o.values for name, o in operator.options.items() if o.kind != "scalar"}
     found = []
     for values in product(*options.values()):
-        chosen = dict(zip(options, values))
+        chosen = dict(zip(options, values, strict=False))
         given = {f"given.{name}": True for name in operator.ports}
         known = {**chosen, **given}
         if all(decide(law.predicate, known) is not False for law in operator.laws):
@@ -93,6 +94,7 @@ def _bare_rule(library: Library, operator: Operator, form: Mapping[str, object])
         + (f"  form {{\n{lines}\n  }}\n" if lines else "")
         + f"  kernel all computes {', '.join(operator.parts)} {{\n    grid {{ task : {grid} }}\n  }}\n}}\n"
     )
-    (declaration,) = (d for d in parse(SourceFile("the operator's graph", text)).declarations if isinstance(d, n.Rule))
+    (declaration,) = (
+        d for d in parse(SourceFile("the operator's graph", text)).declarations if isinstance(d, n.Rule)
+    )
     return rule_at(resolve_rule(declaration), library.targets["cpu"], {}, library.tactics)
-

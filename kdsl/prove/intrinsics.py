@@ -1,8 +1,8 @@
 """Tensorized blocks: what the instruction is described to do, in place of the device function that does it.
 
-The body of such a block is one call of a device function whose name is that of a registered `TensorIntrin`. The
-description stands for it only if the body is exactly the registered implementation; what that implementation does on
-hardware is one GPU test for each intrinsic, and the proof lists it as trusted.
+The body of such a block is one call of a device function whose name is that of a registered `TensorIntrin`.
+The description stands for it only if the body is exactly the registered implementation; what that
+implementation does on hardware is one GPU test for each intrinsic, and the proof lists it as trusted.
 """
 
 from __future__ import annotations
@@ -39,16 +39,20 @@ def description_of(block):
         intrinsic = s_tir.TensorIntrin.get(name)
     except Exception:
         raise NoMeaning(
-            f"device function `{name}` has no description", shortened(block.body), stage,
+            f"device function `{name}` has no description",
+            shortened(block.body),
+            stage,
             "register it as a tensor intrinsic with a description",
-        ) from None  # fmt: skip
+        ) from None
     found = [*(match.buffer for match in block.match_buffers), block.body]
     registered = [*intrinsic.impl.params, implementation_body(intrinsic.impl)]
     if not same_structure(found, registered, free_variables=True):
         raise NoMeaning(
-            f"the call of `{name}` is not its registered implementation", shortened(block.body), stage,
+            f"the call of `{name}` is not its registered implementation",
+            shortened(block.body),
+            stage,
             "call the intrinsic through tensorize alone",
-        )  # fmt: skip
+        )
     return intrinsic.desc
 
 

@@ -29,6 +29,11 @@ class Job:
     label: str
     plan: Callable[[], Plan] = field(repr=False)
     scheduled: bool = True
+    form: Mapping[str, object] | None = field(default=None, repr=False)  # of an operator's graph
+
+    def of(self, operator: Operator) -> bool:
+        """Whether this proves a form of the operator."""
+        return self.form is not None and self.label.startswith(f"{operator.name}: ")
 
     def prove(self, shape: Mapping[str, int] | None, trials: int | None, **options) -> Proof:
         proof = prove(Lowering(self.plan()), shape, trials, scheduled=self.scheduled, **options)
@@ -36,10 +41,16 @@ class Job:
 
 
 def rule_jobs(
-    library: Library, rule: Rule, target: str, *, every_point: bool, sizes: Mapping[str, int] = {},
-    settings: Mapping[str, object] = {}, choices: Mapping[str, object] = {},
-) -> Iterator[Job]:  # fmt: skip
-    """The rule at its points, under options that cover each value of each option that its `require` allows."""
+    library: Library,
+    rule: Rule,
+    target: str,
+    *,
+    every_point: bool,
+    sizes: Mapping[str, int] = {},
+    settings: Mapping[str, object] = {},
+    choices: Mapping[str, object] = {},
+) -> Iterator[Job]:
+    """The rule at its points, under options that cover each value of an option that `require` allows."""
     operator = library.operators[rule.operator]
     static = {name: value for name, value in sizes.items() if name in operator.static_sizes}
     for point in points(rule) if every_point else [dict(rule.defaults)]:
@@ -66,9 +77,11 @@ def rule_options(
 ) -> list[Mapping[str, object]]:
     """Options settings with `settings` fixed, as few as hold every value that the rule's `require` allows."""
     allowed = [
-        options for options in forms.option_settings(operator)
-        if all(options.get(name) == value for name, value in settings.items()) and allows(rule, point, options)
-    ]  # fmt: skip
+        options
+        for options in forms.option_settings(operator)
+        if all(options.get(name) == value for name, value in settings.items())
+        and allows(rule, point, options)
+    ]
     missing = {item for options in allowed for item in options.items()}
     found = []
     while missing:
@@ -90,15 +103,21 @@ def allows(rule: Rule, point: Mapping[str, object], options: Mapping[str, object
 def form_jobs(library: Library, operator: Operator, *, every: bool = False) -> Iterator[Job]:
     """The forms of an operator on its graph alone."""
     for form in forms.every(operator) if every else forms.covering(operator):
-        yield Job(form.label, lambda form=form: forms.plan_of_form(library, form), scheduled=False)
+        plan = lambda form=form: forms.plan_of_form(library, form)  # noqa: E731
+        yield Job(form.label, plan, scheduled=False, form=form.form)
 
 
 def proof_of_job(job: Job, shape: Mapping[str, int] | None, trials: int | None, **options) -> Proof:
-    """The job's proof; a plan or a schedule that is refused is `unknown` with the refusal's sentence and line."""
+    """The job's proof; a plan or a schedule that is refused is `unknown`, with the refusal's sentence."""
     try:
         return job.prove(shape, trials, **options)
     except (PlanRefused, StepRefused) as refusal:
         found = refusal.diagnostic
         remedy = found.help[0] if found.help else ""
-        return Proof(UNKNOWN, job.label, obstacle=f"it cannot be scheduled: {found.message}", remedy=remedy,
-                     obstacle_span=found.span)  # fmt: skip
+        return Proof(
+            UNKNOWN,
+            job.label,
+            obstacle=f"it cannot be scheduled: {found.message}",
+            remedy=remedy,
+            obstacle_span=found.span,
+        )

@@ -30,8 +30,8 @@ class Layout:
 
     @classmethod
     def bound(cls, shape: tuple[int, ...], required: tuple[int | None, ...], gap: int = 0) -> Layout:
-        """Axes in their own order, with the strides that the program relies on; `gap` elements at the first axis
-        from the inside whose stride is free."""
+        """Axes in their own order, with the strides that the program relies on; `gap` elements at the first
+        axis from the inside whose stride is free."""
         strides, pitch = [0] * len(shape), 1
         for axis in reversed(range(len(shape))):
             fixed = required[axis]
@@ -44,12 +44,12 @@ class Layout:
 
     def has(self, required: tuple[int | None, ...]) -> bool:
         """Whether these are strides that the program can be given."""
-        return all(fixed in (None, stride) for fixed, stride in zip(required, self.strides))
+        return all(fixed in (None, stride) for fixed, stride in zip(required, self.strides, strict=False))
 
     @classmethod
     def _placed(cls, shape: tuple[int, ...], strides: list[int], length: int) -> Layout:
         positions = np.zeros(shape, np.int64)
-        for axis, (extent, stride) in enumerate(zip(shape, strides)):
+        for axis, (extent, stride) in enumerate(zip(shape, strides, strict=False)):
             along = [1] * len(shape)
             along[axis] = extent
             positions = positions + (np.arange(extent, dtype=np.int64) * stride).reshape(along)

@@ -1,8 +1,9 @@
 """The level of every float in a program: a weighted union-find over unknown levels.
 
-+ - * /, casts, loads, stores and selects keep the level; exp lowers it by one; sqrt keeps it; log leaves it free.
-Literals belong to every level. The specification pins the levels of the operator's tensors, so that specification and
-program are inferred together. A conflict (an exponent used as a value) means that the program has no meaning.
++ - * /, casts, loads, stores and selects keep the level; exp lowers it by one; sqrt keeps it; log leaves it
+free. Literals belong to every level. The specification pins the levels of the operator's tensors, so that
+specification and program are inferred together. A conflict (an exponent used as a value) means that the
+program has no meaning.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Levels:
         return a, distance
 
     def relate(self, a: int | None, b: int | None, difference: int) -> int:
-        """level(a) = level(b) + difference. The return value is 0, or by how much that contradicts what is known."""
+        """level(a) = level(b) + difference. The return value is 0, or by how much that contradicts what is
+        known."""
         if a is None or b is None:
             return 0
         (root_a, from_a), (root_b, from_b) = self.find(a), self.find(b)
@@ -51,7 +53,8 @@ class Levels:
         return from_a - from_b - difference
 
     def solve(self) -> int:
-        """Fix every level; what nothing ties to the operator's tensors goes as low as it can. The depth needed."""
+        """Fix every level; what nothing ties to the operator's tensors goes as low as it can. The depth
+        needed."""
         lowest: dict[int, int] = {}
         for unknown in range(len(self.parent)):
             root, distance = self.find(unknown)
@@ -60,9 +63,11 @@ class Levels:
         self.base = {r: -low for r, low in lowest.items()} | {root: -distance}
         if lowest[root] < distance:
             raise NoMeaning(
-                "a value lies below the outputs' field", "the logarithm side of an exponential of an output", None,
+                "a value lies below the outputs' field",
+                "the logarithm side of an exponential of an output",
+                None,
                 "an output must not be used as an exponent",
-            )  # fmt: skip
+            )
         return 1 + max(self.level(unknown) for unknown in range(len(self.parent)))
 
     def level(self, unknown: int) -> int:
@@ -104,10 +109,11 @@ class Inference:
         wrong = self.levels.relate(a, b, difference)
         if wrong:
             raise NoMeaning(
-                f"an exponent meets a value {abs(wrong)} exponential{'s' if abs(wrong) > 1 else ''} away from it",
-                shortened(where), self.stage,
+                f"an exponent meets a value, {abs(wrong)} level{'s' * (abs(wrong) > 1)} apart",
+                shortened(where),
+                self.stage,
                 "check that every log decay goes through exp before it meets values, and only then",
-            )  # fmt: skip
+            )
 
     def refuse(self, what: str, e, remedy: str = m.REMEDY_TABLE):
         raise NoMeaning(what, shortened(e), self.stage, remedy)
@@ -193,7 +199,7 @@ class Inference:
         return self.refuse(f"no meaning for `{name}`", e)
 
     def _free(self, e, x, shift: int) -> int:
-        """A random function of (an exponential of, if `shift`) x: result and argument levels are independent."""
+        """A random function of x, or of its exponential (`shift`): both levels are independent."""
         result, argument = self.levels.new(), self.levels.new()
         self._tie(self.expression(x), argument, shift, e)
         self.free[hash(e)] = (result, argument)
@@ -227,8 +233,9 @@ class Inference:
 
     @contextmanager
     def bound(self, description, block):
-        """A description is shared by its uses: its parameters stand for this block's matched buffers meanwhile."""
-        for param, match in zip(description.params, block.match_buffers):
+        """A description is shared by its uses: its parameters stand for this block's matched buffers
+        meanwhile."""
+        for param, match in zip(description.params, block.match_buffers, strict=False):
             self.variables[hash(param)] = self.variable(match.buffer)
         yield
         for param in description.params:
@@ -255,7 +262,9 @@ class Inference:
     def _evaluate(self, s) -> None:
         effect = s.value.op.name if m.kind(s.value) == "Call" else None
         if m.kind(s.value) != "IntImm" and effect != m.LEAVE and effect not in m.BARRIERS:
-            self.refuse("a call for its effect", s, "describe it: a tensor intrinsic with a description and this body")
+            self.refuse(
+                "a call for its effect", s, "describe it: a tensor intrinsic with a description and this body"
+            )
 
 
 def _each(*fields):

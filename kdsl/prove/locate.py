@@ -1,8 +1,9 @@
 """The first wrong stage of a program that the proof rejects.
 
-The program runs once more with a trace of its buffers, beside a reference whose outputs are right on this trial: the
-same graph unscheduled, or the standard library's graph. Buffers are compared by name, in the order of the stages,
-step by step. Where every buffer agrees, the stage that writes the wrong output is to blame.
+The program runs once more with a trace of its buffers, beside a reference whose outputs are right on this
+trial: the same graph unscheduled, or the standard library's graph. Buffers are compared by name, in the
+order of the stages, step by step. Where every buffer agrees, the stage that writes the wrong output is to
+blame.
 """
 
 from __future__ import annotations
@@ -73,14 +74,15 @@ def first_difference(
             if found is not None:
                 where, expected, got = found
                 stage = makers[key[0]]
-                named = dict(at) | dict(zip(stage.indices, where))
+                named = dict(at) | dict(zip(stage.indices, where, strict=False))
                 what = f"`{key[0]}` is wrong"
                 return stage, Difference(what, "", stage.name, key[0], named, expected, got)
     return None
 
 
 def _by_place(records: tuple[Record, ...]) -> Traces:
-    """By tensor and indices in scope; a buffer of a scope without indices, or met twice, keeps its first entry."""
+    """By tensor and indices in scope; a buffer of a scope without indices, or met twice, keeps its first
+    entry."""
     found: Traces = {}
     for record in records:
         found.setdefault((record.traced.tensor, tuple(sorted(record.at))), record)

@@ -25,9 +25,7 @@ from kdsl.source.span import Span
 
 def scheduled_functions(lowering: Lowering) -> list[Function]:
     """The kernels after scheduling, binding and tensorization: where the proof is made."""
-    return [
-        Function(k.function.name, _only(k.module), k.function.arguments) for k in lowering.scheduled
-    ]
+    return [Function(k.function.name, _only(k.module), k.function.arguments) for k in lowering.scheduled]
 
 
 def plain_functions(lowering: Lowering) -> list[Function]:
@@ -51,36 +49,59 @@ def name_of(plan: Plan) -> str:
 
 
 def prove(
-    lowering: Lowering, shape: Mapping[str, int] | None = None, trials: int | None = None, *, seed: int | None = None,
-    scheduled: bool = True, fresh: bool = False, progress: Callable[[str], None] | None = None,
-) -> Proof:  # fmt: skip
+    lowering: Lowering,
+    shape: Mapping[str, int] | None = None,
+    trials: int | None = None,
+    *,
+    seed: int | None = None,
+    scheduled: bool = True,
+    fresh: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Proof:
     """Prove a lowered rule equal to its operator's recurrence.
 
-    `shape` fixes sizes of the calls that are tried (T, H, HV, ...), by default `cases.py` chooses them; `trials` is
-    derived from the bound of 1e-18 unless given; `scheduled=False` proves the operator's graph in place of the
-    schedule; an equal program that was proved before is not run again unless `fresh` or a `seed` asks for it. Raises what lowering raises (StepRefused, ToolMissing, CompilerFailed); any other outcome is a Proof.
+    `shape` fixes sizes of the calls that are tried (T, H, HV, ...), by default `cases.py` chooses them;
+    `trials` is derived from the bound of 1e-18 unless given; `scheduled=False` proves the operator's graph
+    in place of the schedule; an equal program that was proved before is not run again unless `fresh` or a
+    `seed` asks for it. Raises what lowering raises (StepRefused, ToolMissing, CompilerFailed); any other
+    outcome is a Proof.
     """
     plan = lowering.plan
     name = name_of(plan)
     if plan.operator.name not in MEANINGS:
-        return Proof(UNKNOWN, name, obstacle=f"operator {plan.operator.name} has no specification",
-                     remedy="write its recurrence in kdsl/prove/recurrence.py")  # fmt: skip
+        return Proof(
+            UNKNOWN,
+            name,
+            obstacle=f"operator {plan.operator.name} has no specification",
+            remedy="write its recurrence in kdsl/prove/recurrence.py",
+        )
     functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
     return prove_functions(plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh)
 
 
 def prove_functions(
-    plan: Plan, functions: list[Function], cases: tuple[Case, ...], *, trials: int | None = None,
-    seed: int | None = None, progress: Callable[[str], None] | None = None, fresh: bool = False,
-) -> Proof:  # fmt: skip
+    plan: Plan,
+    functions: list[Function],
+    cases: tuple[Case, ...],
+    *,
+    trials: int | None = None,
+    seed: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    fresh: bool = False,
+) -> Proof:
     """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand)."""
     name = name_of(plan)
     try:
         program = Program.of(functions, pins_of(plan))
     except NoMeaning as obstacle:
-        return Proof(UNKNOWN, name, obstacle=str(obstacle), remedy=obstacle.remedy,
-                     obstacle_span=stage_span(plan, obstacle.stage))  # fmt: skip
+        return Proof(
+            UNKNOWN,
+            name,
+            obstacle=str(obstacle),
+            remedy=obstacle.remedy,
+            obstacle_span=stage_span(plan, obstacle.stage),
+        )
     subject = Subject(name, plan.operator, plan.settings, plan.specialization.options, program, cases)
 
     known = None if fresh or seed is not None else recalled(subject, trials)
@@ -96,7 +117,7 @@ def prove_functions(
 
 
 def stage_span(plan: Plan, sblock: str | None) -> Span | None:
-    """The line of the rule behind an sblock (or a part of it that scheduling split off), else the operator's."""
+    """The line of the rule behind an sblock, or behind what scheduling split off it; else the operator's."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
             if sblock is not None and (sblock == stage.name or sblock.startswith(f"{stage.name}_")):
@@ -106,16 +127,18 @@ def stage_span(plan: Plan, sblock: str | None) -> Span | None:
 
 
 def references(plan: Plan) -> Iterator[Program]:
-    """Programs that may be right where this one is wrong, nearest first: the same graph without a schedule, the
-    standard library's graph under the same form, then under its other forms."""
+    """Programs that may be right where this one is wrong, nearest first: the same graph without a schedule,
+    the standard library's graph under the same form, then under its other forms."""
     yield from _program(lambda: plan)
     standard = load().operators.get(plan.operator.name)
     if standard is None:
         return
     yield from _program(lambda: derive(plan.point, standard, plan.specialization))
     for values in product(*standard.forms.values()):
-        form = {**plan.point.form, **dict(zip(standard.forms, values))}
-        yield from _program(lambda form=form: derive(evolve(plan.point, form=form), standard, plan.specialization))
+        form = {**plan.point.form, **dict(zip(standard.forms, values, strict=False))}
+        yield from _program(
+            lambda form=form: derive(evolve(plan.point, form=form), standard, plan.specialization)
+        )
 
 
 def _program(make: Callable[[], Plan]) -> Iterator[Program]:
@@ -133,4 +156,9 @@ def verdict(lowering: Lowering, **options) -> tuple[bool | None, str, str, str]:
     """
     proof = prove(lowering, **options)
     holds = {"field": True, "rejected": False}.get(proof.verdict)
-    return holds, "field" if holds is not None else "unknown", proof.found, "equal to the operator's recurrence"
+    return (
+        holds,
+        "field" if holds is not None else "unknown",
+        proof.found,
+        "equal to the operator's recurrence",
+    )

@@ -1,7 +1,9 @@
 """What TIR expressions mean in a tower of fields: one table for the inference of levels and for the code.
 
-`KEEP` functions stay on their level, `DOWN` functions map level n + 1 to n, `FREE` functions are random functions
-between any two levels; the names without a dot are functions of C and CUDA, with the name of their C text here. What is in no table has no meaning: comparisons of floats, clamps, conversions to integers.
+`KEEP` functions stay on their level, `DOWN` functions map level n + 1 to n, `FREE` functions are random
+functions between any two levels; the names without a dot are functions of C and CUDA, with the name of
+their C text here. What is in no table has no meaning: comparisons of floats, clamps, conversions to
+integers.
 """
 
 from __future__ import annotations
@@ -17,9 +19,15 @@ from kdsl.prove.refusal import NoMeaning, shortened
 
 KEEP = {"tirx.sqrt": "sqrt_", "tirx.rsqrt": "rsqrt_", "sqrtf": "sqrt_", "rsqrtf": "rsqrt_"}
 DOWN = {
-    "tirx.exp": "exp_", "tirx.exp2": "exp2_", "tirx.sigmoid": "sigmoid_", "tirx.tanh": "tanh_", "__expf": "exp_",
-    "expf": "exp_", "exp2f": "exp2_", "tanhf": "tanh_",
-}  # fmt: skip
+    "tirx.exp": "exp_",
+    "tirx.exp2": "exp2_",
+    "tirx.sigmoid": "sigmoid_",
+    "tirx.tanh": "tanh_",
+    "__expf": "exp_",
+    "expf": "exp_",
+    "exp2f": "exp2_",
+    "tanhf": "tanh_",
+}
 QUOTIENTS = {"__fdividef", "__fdiv_rn"}
 POWER = "tirx.pow"
 FREE = {"tirx.log", "tirx.log2", "tirx.log1p"}
@@ -27,17 +35,24 @@ ARITHMETIC = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "divide"}
 COMPARISONS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!="}
 SELECTS = {"prim.if_then_else", "tirx.if_then_else"}
 LIKELY = {"prim.likely", "tirx.likely"}
-INTEGER_CALLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+INTEGER_CALLS = {
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
 LEAVE = "tirx.thread_return"
 BARRIERS = {"tirx.tvm_storage_sync", "tirx.cuda.syncthreads", "tirx.cuda.syncwarp"}
 LOG2E, LN2 = float(np.float32(math.log2(math.e))), float(np.float32(math.log(2)))
 POWERS = {2.0: "square", 0.5: "sqrt_", -0.5: "rsqrt_"}
 
 REMEDY_SIZE = (
-    "a finite field has no order: write it without comparing or clamping values, or move the guard to where indices"
-    " decide it"
+    "a finite field has no order: write it without comparing or clamping values, or let indices decide"
 )
-REMEDY_TABLE = "use functions with a meaning in a field: + - * /, exp, exp2, sigmoid, tanh, softplus, sqrt, rsqrt, log"
+REMEDY_TABLE = (
+    "use functions with a meaning in a field: + - * /, exp, exp2, sigmoid, tanh, softplus, sqrt, rsqrt, log"
+)
 
 
 def kind(node) -> str:
@@ -70,10 +85,13 @@ class Literal:
 
 
 def literal(e) -> Literal:
-    """A float literal as the float32 it becomes. log2 e and ln 2 are symbols: their digits are never what is meant."""
+    """A float literal as the float32 it becomes. log2 e and ln 2 are symbols: their digits are never what
+    is meant."""
     value = float(e.value)
     if not math.isfinite(value):
-        raise NoMeaning("an infinity or NaN", shortened(e), None, "a field has no infinities: select by an index instead")
+        raise NoMeaning(
+            "an infinity or NaN", shortened(e), None, "a field has no infinities: select by an index instead"
+        )
     value = float(np.float32(value))
     for symbol, number in (("log2e", LOG2E), ("ln2", LN2)):
         if abs(value) == number:
@@ -82,7 +100,8 @@ def literal(e) -> Literal:
 
 
 def softplus_argument(e):
-    """x where `e` is max(x, 0) + log1p(exp(-|x|)), the form of log(1 + exp(x)) that cannot overflow; else None."""
+    """x where `e` is max(x, 0) + log1p(exp(-|x|)), the form of log(1 + exp(x)) that cannot overflow; else
+    None."""
     if kind(e) != "Add":
         return None
     for clamp, tail in ((e.a, e.b), (e.b, e.a)):

@@ -1,7 +1,8 @@
-"""Programs that were proved before, in the user's cache folder: proved once, whatever rule or point they come from.
+"""Programs that were proved before, in the user's cache folder: proved once, whatever rule or point they
+come from.
 
-Only proofs are kept. The key holds everything that the verdict rests on: the C text of the program and what its
-parameters are, the calls, the options, the trials asked for, and the prover's own text.
+Only proofs are kept. The key holds everything that the verdict rests on: the C text of the program and what
+its parameters are, the calls, the options, the trials asked for, and the prover's own text.
 """
 
 from __future__ import annotations
@@ -32,9 +33,15 @@ def key_of(subject: Subject, trials: int | None) -> str:
     options = sorted((k, str(v)) for k, v in subject.options.items())
     sizes = sorted((k, v) for k, v in subject.settings.items() if k in subject.operator.sizes)
     return cache.digest(
-        prover_digest(), subject.operator.name, subject.program.digest, repr(arguments), repr(options), repr(sizes),
-        repr(subject.cases), repr(trials),
-    )  # fmt: skip
+        prover_digest(),
+        subject.operator.name,
+        subject.program.digest,
+        repr(arguments),
+        repr(options),
+        repr(sizes),
+        repr(subject.cases),
+        repr(trials),
+    )
 
 
 def recalled(subject: Subject, trials: int | None) -> Proof | None:
@@ -44,14 +51,22 @@ def recalled(subject: Subject, trials: int | None) -> Proof | None:
         return None
     found = json.loads(text)
     return Proof(
-        FIELD, subject.name, tuple(CaseProof(**case) for case in found["cases"]), tuple(found["assumptions"]),
-        subject.program.trusted, seed=found["seed"], digest=subject.program.digest, recalled=True,
-    )  # fmt: skip
+        FIELD,
+        subject.name,
+        tuple(CaseProof(**case) for case in found["cases"]),
+        tuple(found["assumptions"]),
+        subject.program.trusted,
+        seed=found["seed"],
+        digest=subject.program.digest,
+        recalled=True,
+    )
 
 
 def remember(subject: Subject, trials: int | None, proof: Proof) -> None:
     if proof.proved:
         document = {
-            "cases": [asdict(case) for case in proof.cases], "assumptions": proof.assumptions, "seed": proof.seed,
-        }  # fmt: skip
+            "cases": [asdict(case) for case in proof.cases],
+            "assumptions": proof.assumptions,
+            "seed": proof.seed,
+        }
         cache.save(KIND, key_of(subject, trials), json.dumps(document))

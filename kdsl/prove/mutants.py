@@ -1,9 +1,9 @@
 """Single-node edits of a scheduled program: what the prover itself is tested with.
 
-A mutant is the program's TIR, through TVM's JSON, with one node changed: a loop one short, a constant one more, + for -,
-// for %, < for <=, a load from another buffer, another index of a load, a store or a statement dropped, a constant of
-the values changed. A mutant that is proved must be equal to the program; `same_numbers` asks that without any field: both
-run in double precision on random inputs of ordinary size.
+A mutant is the program's TIR, through TVM's JSON, with one node changed: a loop one short, a constant one
+more, + for -, // for %, < for <=, a load from another buffer, another index of a load, a store or a
+statement dropped, a constant of the values changed. A mutant that is proved must be equal to the program;
+`same_numbers` asks that without any field: both run in double precision on random inputs of ordinary size.
 """
 
 from __future__ import annotations
@@ -23,17 +23,32 @@ from kdsl.prove.prover import SCALARS, Subject
 from kdsl.prove.recurrence import port_levels
 
 SWAPS = {
-    "prim.Add": "prim.Sub", "prim.Sub": "prim.Add", "prim.Mul": "prim.Add", "prim.Div": "prim.Mul",
-    "prim.FloorDiv": "prim.FloorMod", "prim.FloorMod": "prim.FloorDiv", "prim.LT": "prim.LE", "prim.LE": "prim.LT",
-    "prim.GT": "prim.GE", "prim.GE": "prim.GT", "prim.EQ": "prim.NE", "prim.NE": "prim.EQ", "prim.Min": "prim.Max",
-    "prim.Max": "prim.Min", "prim.And": "prim.Or",
-}  # fmt: skip
+    "prim.Add": "prim.Sub",
+    "prim.Sub": "prim.Add",
+    "prim.Mul": "prim.Add",
+    "prim.Div": "prim.Mul",
+    "prim.FloorDiv": "prim.FloorMod",
+    "prim.FloorMod": "prim.FloorDiv",
+    "prim.LT": "prim.LE",
+    "prim.LE": "prim.LT",
+    "prim.GT": "prim.GE",
+    "prim.GE": "prim.GT",
+    "prim.EQ": "prim.NE",
+    "prim.NE": "prim.EQ",
+    "prim.Min": "prim.Max",
+    "prim.Max": "prim.Min",
+    "prim.And": "prim.Or",
+}
 BINARY = (*SWAPS, "prim.Or")
 SKIPPED = {  # what is never run: annotations, types, what is declared about a block
-    "s_tir.SBlock": {"reads", "writes", "annotations", "match_buffers", "alloc_buffers"}, "ir.Var": {"ty"},
-    "tirx.For": {"annotations", "thread_binding", "kind"}, "tirx.IterVar": {"dom", "iter_type"},
-}  # fmt: skip
-TOLERANCE = 1e-9  # of the largest output: far above rounding in double precision, far below any other difference
+    "s_tir.SBlock": {"reads", "writes", "annotations", "match_buffers", "alloc_buffers"},
+    "ir.Var": {"ty"},
+    "tirx.For": {"annotations", "thread_binding", "kind"},
+    "tirx.IterVar": {"dom", "iter_type"},
+}
+TOLERANCE = (
+    1e-9  # of the largest output: far above rounding in double precision, far below any other difference
+)
 
 
 @frozen
@@ -77,7 +92,11 @@ class Mutations:
             if self._type(i) in ("ir.IntImm", "ir.FloatImm", "int", "float", "ffi.String", "bool"):
                 continue
             if isinstance(data, dict):
-                stack += [v for k, v in data.items() if isinstance(v, int) and k not in skipped and k not in ("span", "ty")]
+                stack += [
+                    v
+                    for k, v in data.items()
+                    if isinstance(v, int) and k not in skipped and k not in ("span", "ty")
+                ]
             elif isinstance(data, list):
                 stack += [v for v in data if isinstance(v, int)]
         return sorted(seen)
@@ -112,8 +131,16 @@ class Mutations:
         """A load from another buffer of the same rank, and two indices swapped."""
         for i in loads:
             rank, source = self._rank(i), self._data(i)["source"]
-            other = next((j for j in loads if self._rank(j) == rank and self._data(j)["source"] != source
-                          and self._data(j)["ty"] == self._data(i)["ty"]), None)  # fmt: skip
+            other = next(
+                (
+                    j
+                    for j in loads
+                    if self._rank(j) == rank
+                    and self._data(j)["source"] != source
+                    and self._data(j)["ty"] == self._data(i)["ty"]
+                ),
+                None,
+            )
             if other is not None:
                 yield Mutant("load from another buffer", i, ("source", self._data(other)["source"]))
             if rank >= 2:
@@ -149,7 +176,11 @@ class Mutations:
 
 def _number(nodes: list[Mapping], i: int) -> int:
     value = nodes[i]["data"]["value"]
-    return nodes[value]["data"] if isinstance(nodes[value], dict) and nodes[value].get("type") == "int" else value
+    return (
+        nodes[value]["data"]
+        if isinstance(nodes[value], dict) and nodes[value].get("type") == "int"
+        else value
+    )
 
 
 def _append(nodes, node) -> int:
@@ -200,7 +231,8 @@ _APPLY = {
 
 
 def same_numbers(subject: Subject, mutant: Program, draws: int = 20, seed: int = 0) -> bool:
-    """Whether both programs give the same numbers on every case, in both thread orders, for many random inputs."""
+    """Whether both programs give the same numbers on every case, in both thread orders, for many random
+    inputs."""
     rng = np.random.default_rng(seed)
     for case in subject.cases:
         for _ in range(draws if case.sizes["T"] else 1):
@@ -228,7 +260,7 @@ def ordinary(subject: Subject, case: Case, rng: np.random.Generator):
         values["beta"] = rng.random(values["beta"].shape)
     if not call.on("use_qk_l2norm_in_kernel"):
         values["q"], values["k"] = (values[n] / call.sizes["K"] ** 0.5 for n in ("q", "k"))
-    scalars = dict(zip(SCALARS, (np.array(0.25), np.array(-5.0))))
+    scalars = dict(zip(SCALARS, (np.array(0.25), np.array(-5.0)), strict=False))
     return place, values | {name: value for name, value in scalars.items() if name in levels}
 
 

@@ -64,7 +64,8 @@ class Program:
 
     @classmethod
     def of(cls, functions: Iterable[Function], pins: Mapping[str, int]) -> Program:
-        """Infer and emit. `pins` are the levels that the specification gives to ports and scalars. Raises NoMeaning."""
+        """Infer and emit. `pins` are the levels that the specification gives to ports and scalars. Raises
+        NoMeaning."""
         functions = tuple(functions)
         inference = Inference()
         used = {a.name for f in functions for a in f.arguments if a.kind in SHARED}
@@ -82,25 +83,35 @@ class Program:
         levels = {name: inference.levels.level(unknown) for name, unknown in inference.ports.items()}
         trusted = dict.fromkeys(name for f in functions for name in intrinsics_in(f.func.body))
         return cls(
-            functions, "\n".join(texts), tuple(literals), tuple(messages), tuple(traced), levels, max(depth, 1),
-            tuple(sorted(inference.assumed)), tuple(trusted),
-        )  # fmt: skip
+            functions,
+            "\n".join(texts),
+            tuple(literals),
+            tuple(messages),
+            tuple(traced),
+            levels,
+            max(depth, 1),
+            tuple(sorted(inference.assumed)),
+            tuple(trusted),
+        )
 
     def source(self, algebra: str) -> str:
         """The whole C text over `algebra`: "field" or "degree"."""
         calls = "\n".join(f"  kernel{k}(a[{k}]);" for k in range(len(self.functions)))
         table = ", ".join(str(level) for _, level in self.literals) or "0"
-        return "\n".join([
-            (HEADERS / "common.h").read_text(encoding="utf-8"),
-            f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
-            (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
-            self.body,
-            "EXPORT void run(void ***a, int backwards, int traced, i64 *report) {",
-            "  reverse = backwards; tracing = traced; fault = 0;",
-            calls,
-            "  report[0] = fault; report[1] = fault_message; report[2] = fault_index; report[3] = fault_extent;",
-            "}\n",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                (HEADERS / "common.h").read_text(encoding="utf-8"),
+                f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
+                (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
+                self.body,
+                "EXPORT void run(void ***a, int backwards, int traced, i64 *report) {",
+                "  reverse = backwards; tracing = traced; fault = 0;",
+                calls,
+                "  report[0] = fault; report[1] = fault_message;",
+                "  report[2] = fault_index; report[3] = fault_extent;",
+                "}\n",
+            ]
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -116,14 +127,17 @@ class Program:
 
     @cached_property
     def strides(self) -> dict[str, tuple[int | None, ...]]:
-        """Strides of ports that the program has built in, which its rule requires of a call; None where any will do."""
+        """Strides of ports that the program has built in, which its rule requires of a call; None where any
+        will do."""
         found: dict[str, tuple[int | None, ...]] = {}
         for f in self.functions:
-            for param, argument in zip(f.func.params, f.arguments):
+            for param, argument in zip(f.func.params, f.arguments, strict=False):
                 if argument.kind == "tensor" and len(param.strides):
                     new = tuple(int(s.value) if m.kind(s) == "IntImm" else None for s in param.strides)
                     old = found.get(argument.name, new)
-                    found[argument.name] = tuple(a if a is not None else b for a, b in zip(new, old))
+                    found[argument.name] = tuple(
+                        a if a is not None else b for a, b in zip(new, old, strict=False)
+                    )
         return found
 
     @property
@@ -132,7 +146,7 @@ class Program:
 
 
 def _float_parameters(f: Function):
-    for param, argument in zip(f.func.params, f.arguments):
+    for param, argument in zip(f.func.params, f.arguments, strict=False):
         dtype = param.dtype if m.kind(param.ty) == "BufferType" else param.ty.dtype
         if argument.kind in SHARED and m.is_float(dtype):
             yield hash(param), argument.name

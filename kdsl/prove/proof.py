@@ -16,7 +16,7 @@ CODES = {REJECTED: "P101", UNKNOWN: "P102"}
 
 @frozen
 class CaseProof:
-    """One call, proved: `bound` is the chance that a program that differs on these shapes passes every trial."""
+    """One call, proved: `bound` is the chance that a program that differs on it passes every trial."""
 
     name: str
     sizes: Mapping[str, int]
@@ -27,8 +27,9 @@ class CaseProof:
 
 @frozen
 class Difference:
-    """Where a program first goes wrong. `at` are indices by name; `expected` and `found` are field elements, or words
-    where there is no element. `stage` and `tensor` are None when no stage could be told apart."""
+    """Where a program first goes wrong. `at` are indices by name; `expected` and `found` are field
+    elements, or words where there is no element. `stage` and `tensor` are None when no stage could be told
+    apart."""
 
     what: str
     case: str
@@ -90,18 +91,33 @@ class Proof:
     def document(self) -> dict:
         """For JSON: no spans, places as path:line."""
         found = {
-            "verdict": self.verdict, "subject": self.subject, "evidence": Evidence.FIELD.value if self.proved else None,
-            "bound": self.bound if self.proved else None, "trials": self.trials, "seconds": round(self.seconds, 3),
-            "seed": self.seed, "recalled": self.recalled, "program": self.digest[:16], "assumptions": list(self.assumptions),
-            "trusted": list(self.trusted), "cases": [asdict(case) for case in self.cases],
-        }  # fmt: skip
+            "verdict": self.verdict,
+            "subject": self.subject,
+            "evidence": Evidence.FIELD.value if self.proved else None,
+            "bound": self.bound if self.proved else None,
+            "trials": self.trials,
+            "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+            "recalled": self.recalled,
+            "program": self.digest[:16],
+            "assumptions": list(self.assumptions),
+            "trusted": list(self.trusted),
+            "cases": [asdict(case) for case in self.cases],
+        }
         if self.difference is not None:
             d = self.difference
             found["difference"] = {
-                "what": d.what, "case": d.case, "stage": d.stage, "tensor": d.tensor, "at": dict(d.at),
-                "expected": d.expected, "found": d.found, "output": d.output, "rule": located(d.span),
+                "what": d.what,
+                "case": d.case,
+                "stage": d.stage,
+                "tensor": d.tensor,
+                "at": dict(d.at),
+                "expected": d.expected,
+                "found": d.found,
+                "output": d.output,
+                "rule": located(d.span),
                 "operator": located(d.operator_span),
-            }  # fmt: skip
+            }
         if self.verdict == UNKNOWN:
             found |= {"obstacle": self.obstacle, "remedy": self.remedy, "place": located(self.obstacle_span)}
         return found
@@ -112,17 +128,27 @@ class Proof:
             return None
         if self.verdict == UNKNOWN:
             return Diagnostic(
-                CODES[UNKNOWN], f"{self.subject}: not proved, {self.obstacle}", self.obstacle_span or fallback,
-                evidence=Evidence.UNKNOWN, help=(self.remedy,) if self.remedy else (),
-            )  # fmt: skip
+                CODES[UNKNOWN],
+                f"{self.subject}: not proved, {self.obstacle}",
+                self.obstacle_span or fallback,
+                evidence=Evidence.UNKNOWN,
+                help=(self.remedy,) if self.remedy else (),
+            )
         d = self.difference
         labels = (Label(d.operator_span, "the stage's mathematics"),) if d.operator_span and d.span else ()
         return Diagnostic(
-            CODES[REJECTED], f"{self.subject} does not compute the operator: {d.what}",
-            d.span or d.operator_span or fallback, label=f"stage `{d.stage}`" if d.stage else "", labels=labels,
-            observed=d.found or None, required=d.expected or None, evidence=Evidence.FIELD,
-            notes=tuple(filter(None, (f"first at {d.place}" if d.at else "", d.output, f"on the call: {d.case}"))),
-        )  # fmt: skip
+            CODES[REJECTED],
+            f"{self.subject} does not compute the operator: {d.what}",
+            d.span or d.operator_span or fallback,
+            label=f"stage `{d.stage}`" if d.stage else "",
+            labels=labels,
+            observed=d.found or None,
+            required=d.expected or None,
+            evidence=Evidence.FIELD,
+            notes=tuple(
+                filter(None, (f"first at {d.place}" if d.at else "", d.output, f"on the call: {d.case}"))
+            ),
+        )
 
 
 def located(span: Span | None) -> str | None:

@@ -22,7 +22,10 @@ from kdsl.prove.recurrence import MEANINGS, Pieces, port_levels
 SCALARS = ("scale", "lower_bound")
 REDRAWS = 4
 AXES = {
-    "kda.chunk_forward": {"o": ("row", "token", "head", "channel"), "final_state": ("n", "head", "key", "channel")},
+    "kda.chunk_forward": {
+        "o": ("row", "token", "head", "channel"),
+        "final_state": ("n", "head", "key", "channel"),
+    },
     "kda.decode": {"o": ("n", "token", "head", "channel"), "pool": ("slot", "head", "key", "channel")},
 }
 
@@ -74,13 +77,17 @@ def draw(rng: np.random.Generator, depth: int, situation: Situation) -> Trial:
     return Trial(tower, situation, values, _assembled(situation, values, pieces))
 
 
-def _assembled(situation: Situation, values: Mapping[str, np.ndarray], pieces: Pieces) -> dict[str, np.ndarray]:
+def _assembled(
+    situation: Situation, values: Mapping[str, np.ndarray], pieces: Pieces
+) -> dict[str, np.ndarray]:
     """Whole outputs; what no piece covers keeps its value (the pool) or stays unwritten."""
     found = {}
     for name in situation.written:
         if name in situation.call.given:
             shape = situation.layouts[name].shape
-            array = values[name].copy() if name in values else np.full(shape, TAINT | np.uint32(777), np.uint64)
+            array = (
+                values[name].copy() if name in values else np.full(shape, TAINT | np.uint32(777), np.uint64)
+            )
             for where, piece in pieces[name]:
                 array[where] = piece.values
             found[name] = array.astype(np.uint32)
@@ -106,7 +113,7 @@ def degrees_of(program: Program, situation: Situation) -> tuple[int, int]:
 
 
 def failure_of(subject: Subject, case: Case, trial: Trial) -> Failure | None:
-    """Run the program in both thread orders. Raises ZeroDivisionError where the field draw divides by zero."""
+    """Run the program in both thread orders. Raises ZeroDivisionError where this draw divides by zero."""
     for backwards in (False, True):
         outcome = run_field(subject.program, trial.tower, trial.situation, trial.values, backwards=backwards)
         difference = compare(subject.operator.name, case, trial, outcome)
@@ -120,7 +127,7 @@ def failure_of(subject: Subject, case: Case, trial: Trial) -> Failure | None:
 
 
 def compare(operator: str, case: Case, trial: Trial, outcome: Outcome) -> Difference | None:
-    """The first thing wrong with an outcome: a fault, a written input, an unwritten or a different element."""
+    """The first thing wrong with an outcome: a fault, a written input, an unwritten or a wrong element."""
     if outcome.fault is not None:
         return Difference(outcome.fault, case.name)
     if outcome.changed:
@@ -132,7 +139,7 @@ def compare(operator: str, case: Case, trial: Trial, outcome: Outcome) -> Differ
         wrong = np.flatnonzero(found.reshape(-1) != expected.reshape(-1))
         if len(wrong):
             where = np.unravel_index(int(wrong[0]), expected.shape)
-            at = dict(zip(AXES[operator][name], (int(x) for x in where)))
+            at = dict(zip(AXES[operator][name], (int(x) for x in where), strict=False))
             got = int(found[where])
             unwritten = bool(got & int(TAINT))
             what = f"{len(wrong)} of {expected.size} elements of `{name}` " + (
@@ -144,30 +151,49 @@ def compare(operator: str, case: Case, trial: Trial, outcome: Outcome) -> Differ
 
 
 def prove_subject(
-    subject: Subject, *, trials: int | None = None, seed: int | None = None,
-    progress: Callable[[str], None] | None = None, locate: Callable[[Failure], Difference] | None = None,
-) -> Proof:  # fmt: skip
+    subject: Subject,
+    *,
+    trials: int | None = None,
+    seed: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    locate: Callable[[Failure], Difference] | None = None,
+) -> Proof:
     """Every case with as many trials as its bound asks for, or `trials`."""
     started = time.perf_counter()
     seed = secrets.randbits(63) if seed is None else seed
     rng = np.random.default_rng(seed)
     program, proved = subject.program, []
-    assumed = (*program.assumptions, *assumptions_of(program.depth, "sqrt_(" in program.body or "log_(" in program.body))
-    common = {"subject": subject.name, "assumptions": assumed, "trusted": program.trusted, "seed": seed,
-              "digest": program.digest}  # fmt: skip
+    assumed = (
+        *program.assumptions,
+        *assumptions_of(program.depth, "sqrt_(" in program.body or "log_(" in program.body),
+    )
+    common = {
+        "subject": subject.name,
+        "assumptions": assumed,
+        "trusted": program.trusted,
+        "seed": seed,
+        "digest": program.digest,
+    }
     for case in subject.cases:
         if progress is not None:
             progress(case.name)
         found = _prove_case(subject, case, rng, trials)
         if isinstance(found, Failure):
             difference = found.difference if locate is None else locate(found)
-            return Proof(REJECTED, cases=tuple(proved), difference=difference,
-                         seconds=time.perf_counter() - started, **common)  # fmt: skip
+            return Proof(
+                REJECTED,
+                cases=tuple(proved),
+                difference=difference,
+                seconds=time.perf_counter() - started,
+                **common,
+            )
         proved.append(found)
     return Proof(FIELD, cases=tuple(proved), seconds=time.perf_counter() - started, **common)
 
 
-def _prove_case(subject: Subject, case: Case, rng: np.random.Generator, trials: int | None) -> CaseProof | Failure:
+def _prove_case(
+    subject: Subject, case: Case, rng: np.random.Generator, trials: int | None
+) -> CaseProof | Failure:
     place = situation(subject.operator, case, subject.settings, subject.options, subject.program.strides)
     done, wanted, bound, degree = 0, 1, 1.0, 0
     while done < wanted:

@@ -2,9 +2,10 @@
 
     S <- diag(exp(g_t)) S;   d = beta_t (v_t - S^T k_t);   S <- S + k_t d^T;   o_t = S^T q_t
 
-(Kimi Linear, arXiv:2510.26692; the delta rule with a decay for each key channel.) No chunks, no cumulative sums, no
-inverse and nothing of the operator's graph: this text and the graph in `stdlib/operators` can only agree by both being
-right. Tensors have their logical shapes; where they lie in memory is the business of `layout.py`.
+(Kimi Linear, arXiv:2510.26692; the delta rule with a decay for each key channel.) No chunks, no cumulative
+sums, no inverse and nothing of the operator's graph: this text and the graph in `stdlib/operators` can only
+agree by both being right. Tensors have their logical shapes; where they lie in memory is the business of
+`layout.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ EPSILON = 1e-6
 class Call:
     """One call of an operator without its float tensors.
 
-    `sizes` by the operator's names; `options` static ones; `given` optional ports that are passed; `integers` the
-    index tensors that are passed, as nested tuples.
+    `sizes` by the operator's names; `options` static ones; `given` optional ports that are passed;
+    `integers` the index tensors that are passed, as nested tuples.
     """
 
     operator: str
@@ -113,9 +114,10 @@ def chunk_forward(a: Mapping[str, Value], call: Call) -> Pieces:
 def decode(a: Mapping[str, Value], call: Call) -> Pieces:
     """o [N, T, HV, V] and the slots of the pool [SLOTS, HV, K, V] that are written.
 
-    A row reads its source slot and, unless that is no slot, writes its last state back: without indices to slot n,
-    with indices to its own; with accepted counts the state after token t goes to slot indices[n, t], and the source
-    is the slot of the last accepted token. A row without a source gives zeros and leaves every slot alone.
+    A row reads its source slot and, unless that is no slot, writes its last state back: without indices to
+    slot n, with indices to its own; with accepted counts the state after token t goes to slot indices[n,
+    t], and the source is the slot of the last accepted token. A row without a source gives zeros and leaves
+    every slot alone.
     """
     sizes = call.sizes
     indices, accepted = call.integers.get("ssm_state_indices"), call.integers.get("num_accepted_tokens")

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("tvm_ffi", reason="the proof needs TVM")
 
-from kdsl.check.library import load  # noqa: E402
-from kdsl.check.operators import resolve_operator  # noqa: E402
-from kdsl.lower.lowering import Lowering  # noqa: E402
-from kdsl.prove.forms import Form, form_settings, option_settings, plan_of_form  # noqa: E402
-from kdsl.prove.lowered import prove  # noqa: E402
-from kdsl.source.span import SourceFile  # noqa: E402
-from kdsl.syntax.parse import parse  # noqa: E402
+from kdsl.check.library import load
+from kdsl.check.operators import resolve_operator
+from kdsl.lower.lowering import Lowering
+from kdsl.prove.forms import Form, form_settings, option_settings, plan_of_form
+from kdsl.prove.lowered import prove
+from kdsl.source.span import SourceFile
+from kdsl.syntax.parse import parse
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,8 +27,8 @@ def cache_folder(tmp_path_factory):
 
 
 def edited(operator: str, edits):
-    """The standard library with one operator's text changed; blanks in `old` stand for any blanks. None where the
-    operator has no such text."""
+    """The standard library with one operator's text changed; blanks in `old` stand for any blanks. None
+    where the operator has no such text."""
     library = load()
     span = library.operators[operator].declaration.span
     text = span.text

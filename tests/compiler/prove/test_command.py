@@ -14,9 +14,24 @@ rule graph schedules kda.decode on cpu {
   kernel all computes step { grid { task : n, h } }
 }
 """
-QUICK = ["--trials", "1", "--set", "gate=bounded", "--set", "use_qk_l2norm_in_kernel=true",
-         "--set", "use_beta_sigmoid_in_kernel=true", "--set", "allow_neg_eigval=false",
-         "--set", "state_v_first=false", "--set", "slot_zero_is_real=true", "--shape", "K=16,V=16"]  # fmt: skip
+QUICK = [
+    "--trials",
+    "1",
+    "--set",
+    "gate=bounded",
+    "--set",
+    "use_qk_l2norm_in_kernel=true",
+    "--set",
+    "use_beta_sigmoid_in_kernel=true",
+    "--set",
+    "allow_neg_eigval=false",
+    "--set",
+    "state_v_first=false",
+    "--set",
+    "slot_zero_is_real=true",
+    "--shape",
+    "K=16,V=16",
+]
 
 
 @pytest.fixture
@@ -55,9 +70,16 @@ def test_rejected(rule, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--target", "no_such"], ["--set", "gate=open"], ["--shape", "T"], ["--trials", "0"],
-                  ["--choose", "depth=3"], ["--shape", "Q=3"]],
-)  # fmt: skip
+    "arguments",
+    [
+        ["--target", "no_such"],
+        ["--set", "gate=open"],
+        ["--shape", "T"],
+        ["--trials", "0"],
+        ["--choose", "depth=3"],
+        ["--shape", "Q=3"],
+    ],
+)
 def test_usage(rule, arguments):
     result = run(rule, *arguments)
     assert result.exit_code == 2 and "Traceback" not in result.output

@@ -35,7 +35,9 @@ def chunk():
 
 def verdict(chunk, function, trials=1):
     plan, _ = chunk
-    return prove_functions(plan, [function], cases_of(plan.operator, plan.settings), trials=trials, fresh=True)
+    return prove_functions(
+        plan, [function], cases_of(plan.operator, plan.settings), trials=trials, fresh=True
+    )
 
 
 def rewritten(function, change):
@@ -51,11 +53,15 @@ def rewritten(function, change):
 
 
 def block(nodes, text, name):
-    return next(n["data"] for n in nodes if n.get("type") == "s_tir.SBlock" and text(n["data"]["name_hint"]) == name)
+    return next(
+        n["data"] for n in nodes if n.get("type") == "s_tir.SBlock" and text(n["data"]["name_hint"]) == name
+    )
 
 
 def variable(nodes, text, name):
-    return next(i for i, n in enumerate(nodes) if n.get("type") == "ir.Var" and text(n["data"]["name"]) == name)
+    return next(
+        i for i, n in enumerate(nodes) if n.get("type") == "ir.Var" and text(n["data"]["name"]) == name
+    )
 
 
 def test_the_program_itself(chunk):
@@ -66,19 +72,30 @@ def test_taint_an_element_that_is_never_written(chunk):
     """One row of the keys is left out: without the bit its memory would hold some number."""
 
     def change(nodes, text):
-        realize = next(n["data"] for n in nodes if n.get("type") == "s_tir.SBlockRealize"
-                       and text(nodes[n["data"]["block"]]["data"]["name_hint"]) == "unit_k")  # fmt: skip
+        realize = next(
+            n["data"]
+            for n in nodes
+            if n.get("type") == "s_tir.SBlockRealize"
+            and text(nodes[n["data"]["block"]]["data"]["name_hint"]) == "unit_k"
+        )
         variables = nodes[nodes[realize["block"]]["data"]["iter_vars"]]["data"]
         row = nodes[variables[0]]["data"]["var"]
-        zero = next(i for i, n in enumerate(nodes) if n.get("type") == "ir.IntImm" and n["data"]["value"] is not None
-                    and nodes[n["data"]["ty"]] == nodes[nodes[row]["data"]["ty"]])  # fmt: skip
+        zero = next(
+            i
+            for i, n in enumerate(nodes)
+            if n.get("type") == "ir.IntImm"
+            and n["data"]["value"] is not None
+            and nodes[n["data"]["ty"]] == nodes[nodes[row]["data"]["ty"]]
+        )
         loop = nodes[realize["iter_values"]]["data"][0]
         boolean = nodes[realize["predicate"]]["data"]["ty"]
         nodes.append({"type": "prim.GT", "data": {"span": 0, "ty": boolean, "a": loop, "b": zero}})
         realize["predicate"] = len(nodes) - 1
 
     proof = verdict(chunk, rewritten(chunk[1], change))
-    assert proof.verdict == "rejected" and "never" in proof.difference.what + proof.difference.output, proof.found
+    assert proof.verdict == "rejected" and "never" in proof.difference.what + proof.difference.output, (
+        proof.found
+    )
 
 
 def test_an_index_outside(chunk):
@@ -94,7 +111,11 @@ def test_an_index_outside(chunk):
         load["indices"] = len(nodes) - 1
 
     proof = verdict(chunk, rewritten(chunk[1], change))
-    assert proof.verdict == "rejected" and "outside its shape" in proof.found and proof.difference.stage == "decay_total"
+    assert (
+        proof.verdict == "rejected"
+        and "outside its shape" in proof.found
+        and proof.difference.stage == "decay_total"
+    )
     assert "index 16 of 16" in proof.found
 
 
@@ -118,7 +139,8 @@ def test_strides_that_are_ignored(chunk):
     _, function = chunk
     swapped = {2: 3, 3: 2}
     arguments = tuple(
-        evolve(a, axis=swapped.get(a.axis, a.axis)) if (a.kind, a.name) == ("stride", "o") else a for a in function.arguments
+        evolve(a, axis=swapped.get(a.axis, a.axis)) if (a.kind, a.name) == ("stride", "o") else a
+        for a in function.arguments
     )
     assert verdict(chunk, evolve(function, arguments=arguments)).verdict == "rejected"
 
@@ -157,9 +179,15 @@ def test_the_degree_is_computed(prove_edited):
 
 
 @pytest.mark.parametrize(
-    ("literal", "verdict"), [("1.4426950408889634", "field"), ("1.44269502", "field"), ("1.44269", "rejected"),
-                             ("1.4427", "rejected"), ("1.0", "rejected")],
-)  # fmt: skip
+    ("literal", "verdict"),
+    [
+        ("1.4426950408889634", "field"),
+        ("1.44269502", "field"),
+        ("1.44269", "rejected"),
+        ("1.4427", "rejected"),
+        ("1.0", "rejected"),
+    ],
+)
 def test_log2_e_is_a_symbol_in_its_exact_spellings_only(prove_edited, literal, verdict):
     edit = [("exp(gc[i, d] - gc[j, d])", f"exp2((gc[i, d] - gc[j, d]) * {literal})")]
     assert prove_edited(CHUNK, edit, {"decay": "pairwise"}, {}, trials=1).verdict == verdict
@@ -192,7 +220,9 @@ def test_a_call_that_is_not_the_implementation(tensorized):
     """The accumulator and the operand exchanged in the call: the description no longer speaks for it."""
     document = json.loads(tensorized)
     nodes = document["nodes"]
-    call = next(n["data"] for n in nodes if n.get("type") == "ir.Call" and len(nodes[n["data"]["args"]]["data"]) > 4)
+    call = next(
+        n["data"] for n in nodes if n.get("type") == "ir.Call" and len(nodes[n["data"]["args"]]["data"]) > 4
+    )
     arguments = nodes[call["args"]]["data"]
     arguments[1], arguments[2] = arguments[2], arguments[1]
     with pytest.raises(NoMeaning, match="not its registered implementation"):

@@ -41,6 +41,9 @@ def test_form_under_every_option(form):
 @pytest.mark.parametrize("operator", OPERATORS, ids=[op.name for op in OPERATORS])
 def test_the_covering_meets_every_value_with_every_form(operator):
     wanted = {
-        (str(form), item) for form in form_settings(operator) for o in option_settings(operator) for item in o.items()
+        (str(form), item)
+        for form in form_settings(operator)
+        for o in option_settings(operator)
+        for item in o.items()
     }
     assert wanted == {(str(f.form), item) for f in covering(operator) for item in f.options.items()}

@@ -1,4 +1,4 @@
-"""Single-node edits of scheduled programs: what is proved must be equal, by an execution that knows no fields."""
+"""Single-node edits of scheduled programs: what is proved must be equal, by an execution without fields."""
 
 from __future__ import annotations
 
@@ -28,14 +28,22 @@ SAMPLED = {"cpu_split": 30, "cpu_stream": 30}
 def programs(rule: str):
     """(plan, functions) of a rule under each of the options above."""
     for settings in OPTIONS[rule]:
-        job = next(rule_jobs(LIBRARY, LIBRARY.rules[rule], "cpu", every_point=False, sizes={"K": 16, "V": 16},
-                             settings=settings))  # fmt: skip
+        job = next(
+            rule_jobs(
+                LIBRARY,
+                LIBRARY.rules[rule],
+                "cpu",
+                every_point=False,
+                sizes={"K": 16, "V": 16},
+                settings=settings,
+            )
+        )
         plan = job.plan()
         yield plan, scheduled_functions(Lowering(plan))
 
 
 def judged(plan, functions, mutants):
-    """(mutant, verdict) of each; one trial, since a false acceptance by luck has a chance of one in a million."""
+    """(mutant, proof, program) of each; one trial, since luck has a chance of one in a million."""
     cases = cases_of(plan.operator, plan.settings)
     for number, function in enumerate(functions):
         mutations = Mutations(function.func)

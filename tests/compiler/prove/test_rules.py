@@ -1,4 +1,5 @@
-"""Scheduled rules are proved, each default point; two kernels with a workspace between them; a tensorized rule."""
+"""Scheduled rules are proved, each default point; two kernels with a workspace between them; a tensorized
+rule."""
 
 from __future__ import annotations
 
@@ -50,8 +51,16 @@ def two_kernels(tmp_path: Path):
     file = tmp_path / "two.kds"
     file.write_text(TWO_KERNELS)
     library = load([file])
-    return next(rule_jobs(library, library.rules["two"], "cpu", every_point=False, sizes={"K": 16, "V": 16},
-                          settings={"gate": "bounded"}))  # fmt: skip
+    return next(
+        rule_jobs(
+            library,
+            library.rules["two"],
+            "cpu",
+            every_point=False,
+            sizes={"K": 16, "V": 16},
+            settings={"gate": "bounded"},
+        )
+    )
 
 
 def test_two_kernels(tmp_path):
@@ -70,7 +79,9 @@ def test_proved_once(tmp_path):
 def test_shape_and_trials_are_those_asked_for(tmp_path):
     proof = proof_of_job(two_kernels(tmp_path), {"T": 21, "H": 2, "HV": 6}, 2)
     assert proof.proved and {case.trials for case in proof.cases} == {2}
-    assert {case.sizes["HV"] for case in proof.cases} == {6} and 21 in {case.sizes["T"] for case in proof.cases}
+    assert {case.sizes["HV"] for case in proof.cases} == {6} and 21 in {
+        case.sizes["T"] for case in proof.cases
+    }
 
 
 def test_the_contract(tmp_path):

@@ -32,7 +32,7 @@ def test_a_chain_is_drawn_at_random(depth):
     assert len(chains) == 5
     for chain in chains:
         assert len(chain) == depth and 1 << 30 <= chain[0] < 1 << 31 and all(map(is_prime, chain))
-        assert all(a == 2 * b + 1 for a, b in zip(chain, chain[1:]))
+        assert all(a == 2 * b + 1 for a, b in zip(chain, chain[1:], strict=False))
 
 
 def test_exp_is_a_homomorphism_between_levels(tower):
@@ -105,10 +105,19 @@ def plain_recurrence(tower, a, heads, ratio, tokens):
 def test_recurrence_against_integers():
     tower = Tower.draw(np.random.default_rng(1), 2)
     sizes = {"B": 1, "N": 1, "T": 3, "H": 2, "HV": 4, "K": 3, "V": 2}
-    call = Call("kda.chunk_forward", sizes, {"gate": "precomputed"}, frozenset({"initial_state", "final_state", "o"}))
+    call = Call(
+        "kda.chunk_forward", sizes, {"gate": "precomputed"}, frozenset({"initial_state", "final_state", "o"})
+    )
     levels, rng = port_levels(call), np.random.default_rng(2)
-    shapes = {"q": (1, 3, 2, 3), "k": (1, 3, 2, 3), "v": (1, 3, 4, 2), "g": (1, 3, 4, 3), "beta": (1, 3, 4),
-              "initial_state": (1, 4, 3, 2), "scale": ()}  # fmt: skip
+    shapes = {
+        "q": (1, 3, 2, 3),
+        "k": (1, 3, 2, 3),
+        "v": (1, 3, 4, 2),
+        "g": (1, 3, 4, 3),
+        "beta": (1, 3, 4),
+        "initial_state": (1, 4, 3, 2),
+        "scale": (),
+    }
     values = {name: tower.elements(rng, shape, levels[name]) for name, shape in shapes.items()}
     pieces = chunk_forward({n: Elements(tower, levels[n], v) for n, v in values.items()}, call)
     wanted = plain_recurrence(tower, values, 4, 2, 3)
@@ -120,7 +129,16 @@ def test_recurrence_against_integers():
 
 
 def decode_call(**integers):
-    sizes = {"N": 3, "T": 2, "H": 1, "HV": 1, "K": 2, "V": 2, "SLOTS": 7, "W": 2 if "num_accepted_tokens" in integers else 1}
+    sizes = {
+        "N": 3,
+        "T": 2,
+        "H": 1,
+        "HV": 1,
+        "K": 2,
+        "V": 2,
+        "SLOTS": 7,
+        "W": 2 if "num_accepted_tokens" in integers else 1,
+    }
     return Call("kda.decode", sizes, {"gate": "precomputed"}, frozenset(), integers)
 
 
@@ -134,8 +152,15 @@ def decode_call(**integers):
     ],
 )
 def test_decode_writes_these_slots(integers, written):
-    shapes = {"q": (3, 2, 1, 2), "k": (3, 2, 1, 2), "v": (3, 2, 1, 2), "g": (3, 2, 1, 2), "beta": (3, 2, 1),
-              "pool": (7, 1, 2, 2), "scale": ()}  # fmt: skip
+    shapes = {
+        "q": (3, 2, 1, 2),
+        "k": (3, 2, 1, 2),
+        "v": (3, 2, 1, 2),
+        "g": (3, 2, 1, 2),
+        "beta": (3, 2, 1),
+        "pool": (7, 1, 2, 2),
+        "scale": (),
+    }
     a = {name: Degrees.indeterminates(shape) for name, shape in shapes.items()}
     pieces = decode(a, decode_call(**integers))
     assert sorted(where[0] for where, _ in pieces["pool"]) == written

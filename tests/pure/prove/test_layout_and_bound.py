@@ -22,7 +22,10 @@ from kdsl.source.span import SourceFile, Span
 def test_strides(order, gap, strides):
     layout = Layout.of((2, 3, 4), order, gap)
     assert layout.strides == strides
-    places = {sum(i * s for i, s in zip(index, strides)) for index in itertools.product(range(2), range(3), range(4))}
+    places = {
+        sum(i * s for i, s in zip(index, strides, strict=False))
+        for index in itertools.product(range(2), range(3), range(4))
+    }
     assert set(layout.positions.reshape(-1).tolist()) == places and max(places) < layout.length
 
 
@@ -62,10 +65,14 @@ def test_the_lemma_on_small_fields(p):
     points, rng = range(1, p), np.random.default_rng(p)
     for _ in range(40):
         norm = int(rng.integers(1, 3))
-        monomials = [m for m in itertools.product(range(-norm, norm + 1), repeat=2) if sum(map(abs, m)) <= norm]
+        monomials = [
+            m for m in itertools.product(range(-norm, norm + 1), repeat=2) if sum(map(abs, m)) <= norm
+        ]
         chosen = {monomials[i]: int(rng.integers(1, p)) for i in rng.integers(0, len(monomials), 3)}
         zeros = sum(
-            sum(c * pow(x, a, p) * pow(y, b, p) for (a, b), c in chosen.items()) % p == 0 for x in points for y in points
+            sum(c * pow(x, a, p) * pow(y, b, p) for (a, b), c in chosen.items()) % p == 0
+            for x in points
+            for y in points
         )
         assert zeros <= 2 * norm / (p - 1) * (p - 1) ** 2
 
@@ -82,7 +89,12 @@ def test_a_rejection_points_at_the_stage():
     difference = Difference("`m` is wrong", "a tail", "mask_qk", "m", {"i": 3, "j": 4}, "5", "6", span=span)
     proof = Proof(REJECTED, "a on cpu", difference=difference)
     found = proof.diagnostic(span)
-    assert found.code == "P101" and found.observed == "6" and found.required == "5" and found.label == "stage `mask_qk`"
+    assert (
+        found.code == "P101"
+        and found.observed == "6"
+        and found.required == "5"
+        and found.label == "stage `mask_qk`"
+    )
     assert proof.found == "stage `mask_qk`: `m` is wrong at i = 3, j = 4"
     assert proof.document["difference"]["rule"] == "rule.kds:1"
 
