@@ -38,6 +38,12 @@ class Build:
     def use(self, span, c):
         return n.Use(span, self._text(c[0]))
 
+    def expect_pass(self, span, c):
+        return n.Expectation(span, (), tuple(c))
+
+    def expect_refuse(self, span, c):
+        return n.Expectation(span, c[0], tuple(c[1:]))
+
     def _number(self, token):
         return n.Number(Span(self.origin, token.start, token.stop), token.text)
 

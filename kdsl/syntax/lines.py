@@ -154,4 +154,5 @@ _HEADERS = {
     n.Acceptance: lambda x: f"acceptance {x.name.text}",
     n.Either: lambda x: f"either {x.name.text}",
     n.FormCase: _case,
+    n.Expectation: lambda x: f"expect refuse {names(x.codes)}" if x.codes else "expect pass",
 }

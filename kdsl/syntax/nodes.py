@@ -534,7 +534,15 @@ class Edition(Node):
     year: Number
 
 
-Declaration = Operator | Target | Instruction | Tactic | Rule | Use | Edition
+@frozen
+class Expectation(Node):
+    """`expect refuse E302 { ... }`; no codes: `expect pass`. `kdsl test` checks it, nothing else looks inside."""
+
+    codes: tuple[Id, ...]
+    items: tuple[Node, ...]
+
+
+Declaration = Operator | Target | Instruction | Tactic | Rule | Use | Edition | Expectation
 
 
 @frozen

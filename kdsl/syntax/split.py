@@ -11,7 +11,7 @@ import re
 
 from attrs import field, frozen
 
-DECLARATIONS = ("edition", "instruction", "operator", "rule", "tactic", "target", "use")
+DECLARATIONS = ("edition", "expect", "instruction", "operator", "rule", "tactic", "target", "use")
 LINES = ("edition", "use")  # the declarations without braces
 
 _SPACE = re.compile(r"[ \t\r\f\n;\ufeff]+")

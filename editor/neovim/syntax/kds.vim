@@ -5,8 +5,8 @@ endif
 syn case match
 syn sync fromstart
 syn match kdsSign /!=\|\*\*\|\.\.\|<=\|==\|>=\|%\|\*\|+\|-\|\/\|<\|=\|>/
-syn match kdsDeclaration /\%([A-Za-z0-9_.]\)\@1<!\%(instruction\|operator\|edition\|tactic\|target\|rule\|use\)\%(\w\|\.\w*\a\)\@!\%(\s\+[[:alnum:]_\"]\)\@=/
-syn match kdsClause /\%([A-Za-z0-9_.]\)\@1<!\%(acceptance\|parameters\|schedules\|baseline\|computes\|optional\|requires\|rounding\|compute\|default\|extends\|indices\|measure\|operand\|options\|outputs\|require\|strided\|swizzle\|updated\|before\|blocks\|choose\|define\|either\|ensure\|inputs\|kernel\|stored\|unroll\|vector\|within\|alias\|apply\|carry\|lacks\|lanes\|order\|place\|roles\|sizes\|views\|warps\|where\|form\|from\|grid\|laws\|like\|next\|over\|part\|ring\|rows\|scan\|uses\|warp\|when\|for\|has\|pad\|pin\|via\|as\|at\|by\|of\|on\|to\|up\)\%(\w\|\.\w*\a\)\@!\%(\s*\%([:,)]\|==\@!\)\|\s\+warps\?\>\)\@!/
+syn match kdsDeclaration /\%([A-Za-z0-9_.]\)\@1<!\%(instruction\|operator\|edition\|expect\|tactic\|target\|rule\|use\)\%(\w\|\.\w*\a\)\@!\%(\s\+[[:alnum:]_\"]\)\@=/
+syn match kdsClause /\%([A-Za-z0-9_.]\)\@1<!\%(acceptance\|parameters\|schedules\|baseline\|computes\|optional\|requires\|rounding\|compute\|default\|extends\|indices\|measure\|operand\|options\|outputs\|require\|strided\|swizzle\|updated\|before\|blocks\|choose\|define\|either\|ensure\|inputs\|kernel\|refuse\|stored\|unroll\|vector\|within\|alias\|apply\|carry\|lacks\|lanes\|order\|place\|roles\|sizes\|views\|warps\|where\|form\|from\|grid\|laws\|like\|next\|over\|part\|pass\|ring\|rows\|scan\|uses\|warp\|when\|for\|has\|pad\|pin\|via\|as\|at\|by\|of\|on\|to\|up\)\%(\w\|\.\w*\a\)\@!\%(\s*\%([:,)]\|==\@!\)\|\s\+warps\?\>\)\@!/
 syn match kdsLogic /\%([A-Za-z0-9_.]\)\@1<!\%(else\|then\|and\|not\|if\|in\|is\|or\)\%(\w\|\.\w*\a\)\@!/
 syn match kdsMemory /\%([A-Za-z0-9_.]\)\@1<!\%(tensor_memory\|registers\|workspace\|global\|shared\|stack\)\%(\w\|\.\w*\a\)\@!/
 syn match kdsMode /\%([A-Za-z0-9_.]\)\@1<!\%(sequential\|parallel\)\%(\w\|\.\w*\a\)\@!/

@@ -38,6 +38,10 @@ rule r schedules kda.chunk_forward on sm_90a, sm_80 {
   }
   measure { p95_latency <= 1.05 of baseline fla; error within kda.acceptance; l1_hit_rate >= 95% of 1.0e-3 }
 }
+expect refuse E302, W501 {
+  target tiny extends cpu { stack_bytes_per_task = 1 KiB }
+}
+expect pass { use "b.kds" }
 '''  # noqa: E501
 LOOSE = {"name", "punctuation"}  # what Vim leaves in the color of plain text
 
