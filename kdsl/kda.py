@@ -1,11 +1,12 @@
 """Kimi Delta Attention on torch tensors: `chunk_kda` and `fused_recurrent_kda`.
 
 A call runs on a prebuilt bundle if one that fits is registered (`use_bundle`, or the environment variable
-KDSL_BUNDLES, a list of paths), else on what the compiler makes of it if it is installed; why a variant was
-refused is logged at INFO to the logger "kdsl.kda". Tensors on a GPU run code for exactly that GPU (sm_90a) if
-there is any, else other code that runs there (sm_80 on a GPU of capability 8.6), on PyTorch's current stream:
-a call does not wait for the device and can be captured into a CUDA graph. Names and meaning follow
-flash-linear-attention. The state mathematics is in float32 or better. There is no backward.
+KDSL_BUNDLES, a list of paths), else on what the compiler makes of it if it is installed and KDSL_COMPILE is
+not 0. Why a variant was refused is logged at INFO to the logger "kdsl.kda". Tensors on a GPU run code for
+exactly that GPU (sm_90a) if there is any, else other code that runs there (sm_80 on a GPU of capability 8.6),
+on PyTorch's current stream: a call does not wait for the device and can be captured into a CUDA graph. Names
+and meaning follow flash-linear-attention. The state mathematics is in float32 or better. There is no
+backward.
 
 With heads h = hv // (HV / H), each token does S <- diag(exp(g)) S; d = beta (v - S^T k); S <- S + k d^T;
 o = S^T q (Kimi Linear, arXiv:2510.26692).
@@ -14,6 +15,7 @@ o = S^T q (Kimi Linear, arXiv:2510.26692).
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,8 @@ from kdsl.runtime.shelf import Shelf
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+COMPILE_VARIABLE = "KDSL_COMPILE"
 
 __all__ = ["chunk_kda", "forget_bundles", "fused_recurrent_kda", "use_bundle"]
 
@@ -168,8 +172,8 @@ def _run(call: Call) -> None:
 
 
 def _compile(request: CallRequest) -> Path | None:
-    """A bundle for the request from the compiler, or None if it is not installed."""
-    if not _compiler_installed():
+    """A bundle for the request from the compiler, or None if it is not installed or not to be used."""
+    if os.environ.get(COMPILE_VARIABLE) == "0" or not _compiler_installed():
         return None
     from kdsl import driver
 

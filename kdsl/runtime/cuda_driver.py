@@ -60,7 +60,8 @@ class Function:
 
     `max_threads` of a block, `registers` and `local_bytes` (stack and spills) of a thread, and
     `static_shared_bytes` of a block are what the driver says of the loaded code. `parameter_bytes` are the
-    sizes of its parameters in order, None where the driver does not tell.
+    sizes of its first parameters in order, as many as were asked for or as it has; None where the driver does
+    not tell.
     """
 
     handle: int
@@ -138,8 +139,10 @@ class Driver:
         self._check(status, "cuDeviceGetAttribute", what)
         return value.value
 
-    def load(self, context: int, image: bytes, symbol: str, what: str) -> Function:
-        """Load a cubin into `context`, which is current, and find the kernel `symbol` in it."""
+    def load(self, context: int, image: bytes, symbol: str, parameters: int, what: str) -> Function:
+        """Load a cubin into `context`, which is current, find the kernel `symbol` in it, and ask for the sizes
+        of its first `parameters`.
+        """
         module, function = _pointer(), _pointer()
         # The driver copies the image; ctypes ends it with a zero, as an ELF file need not.
         text = ctypes.create_string_buffer(image)
@@ -157,7 +160,7 @@ class Driver:
             registers=self._attribute(handle, REGISTERS, what),
             local_bytes=self._attribute(handle, LOCAL_BYTES, what),
             static_shared_bytes=self._attribute(handle, STATIC_SHARED_BYTES, what),
-            parameter_bytes=self._parameters(handle),
+            parameter_bytes=self._parameters(handle, parameters),
         )
 
     def allow_shared(self, function: Function, dynamic_bytes: int, what: str) -> None:
@@ -221,20 +224,19 @@ class Driver:
         self._check(status, "cuFuncGetAttribute", what)
         return value.value
 
-    def _parameters(self, function: int) -> tuple[int, ...] | None:
+    def _parameters(self, function: int, count: int) -> tuple[int, ...] | None:
         if self._cuFuncGetParamInfo is None:
             return None
         sizes: list[int] = []
         offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-        while True:
-            status = self._cuFuncGetParamInfo(
-                function, len(sizes), ctypes.byref(offset), ctypes.byref(size)
-            )
+        for index in range(count):
+            status = self._cuFuncGetParamInfo(function, index, ctypes.byref(offset), ctypes.byref(size))
             if status == _INVALID_VALUE:
-                return tuple(sizes)
+                break
             if status:
                 return None
             sizes.append(size.value)
+        return tuple(sizes)
 
 
 _lock = threading.Lock()

@@ -48,7 +48,7 @@ ORDER = {
             "o",
         ],
         ["q", "k", "v", "g", "beta", "A_log", "dt_bias", "pool", "o"],
-        ["T", "W", "H", "HV", "K", "V"],
+        ["T", "W", "SLOTS", "H", "HV", "K", "V"],
         ["dt_bias", "ssm_state_indices", "num_accepted_tokens"],
     ),
 }

@@ -57,7 +57,9 @@ class _Call:
 
 
 class FakeLibrary:
-    """The functions of libcuda that the runtime calls. `fail` maps a name to the status that it returns."""
+    """The functions of libcuda that the runtime calls. `fail` maps a name to the status that it returns;
+    while there is a `tape`, kernels are put on it and not run.
+    """
 
     def __init__(self, folder, optional=True):
         self.folder = folder
@@ -66,6 +68,7 @@ class FakeLibrary:
         self.shared_limit = 227 << 10
         self.current = []
         self.objects = {}
+        self.tape = None
         names = [name[1:] for name in dir(type(self)) if name.startswith("_cu")]
         for name in names:
             if optional or name not in ("cuFuncGetParamInfo", "cuFuncLoad"):
@@ -152,7 +155,18 @@ class FakeLibrary:
                 grid=grid, block=block, shared=shared, stream=stream, context=self.current[-1]
             )
         )
-        self.objects[function]((ctypes.c_uint * 3)(*grid), ctypes.c_void_p(parameters))
+        kernel = self.objects[function]
+        pointers = (ctypes.c_void_p * len(kernel.sizes)).from_address(parameters)
+        values = [ctypes.string_at(at, size) for at, size in zip(pointers, kernel.sizes, strict=True)]
+
+        def run():
+            held = [ctypes.create_string_buffer(value, len(value)) for value in values]
+            kernel((ctypes.c_uint * 3)(*grid), (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held)))
+
+        if self.tape is None:
+            run()
+        else:
+            self.tape.append(run)
         return 0
 
     def _cuGetErrorName(self, status, out):

@@ -254,6 +254,13 @@ def test_code_with_other_parameters_is_not_launched(gpu, chunk):
     with DeviceTensors():
         with pytest.raises(LaunchError, match=r"arguments: found q 8, .*T 8 bytes; needed \[8, .*4\] bytes"):
             launch(program, views, sizes, {"scale": 1.0})
+        fewer = attrs.evolve(variant, kernels=[attrs.evolve(kernel, arguments=kernel.arguments[:-1])])
+        with pytest.raises(LaunchError, match=r"arguments: found q 8, .* bytes; needed \[8, .*4\] bytes"):
+            launch(open_variant(bundle, fewer), views, sizes, {"scale": 1.0})
+        more = attrs.evolve(kernel, arguments=[*kernel.arguments, m.SizeArgument("T")])
+        with pytest.raises(LaunchError, match=r"T 8 bytes; needed \[8, .*4\] bytes"):
+            scalars = {"scale": 1.0, "lower_bound": 0.0}
+            launch(open_variant(bundle, attrs.evolve(variant, kernels=[more])), views, sizes, scalars)
         assert gpu.launches == []
         views["o"] = attrs.evolve(views["o"], device="cuda:1")
         with pytest.raises(LaunchError, match="o: found device cuda:1; needed cuda:0, where the others are"):

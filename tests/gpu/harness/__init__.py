@@ -1,0 +1,1 @@
+"""The checks of `tests/gpu/run.py`: what is run on a device, one module for each kind."""
