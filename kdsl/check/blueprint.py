@@ -1,8 +1,8 @@
 """The whole graph of an operator at once: every stage with the alternatives under which it exists.
 
-Laws of the graph are decided on conditions, not by listing every combination of forms and options: two stages clash
-only if their conditions can hold together, and a read is covered if every assignment of the few names involved has
-a producer.
+Laws of the graph are decided on conditions, not by listing every combination of forms and options: two stages
+clash only if their conditions can hold together, and a read is covered if every assignment of the few names
+involved has a producer.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def uncovered(
     for tried, values in enumerate(product(*(cases.get(name, ()) for name in names))):
         if tried >= MOST_ASSIGNMENTS:
             return None
-        assignment = {**fixed, **dict(zip(names, values))}
+        assignment = {**fixed, **dict(zip(names, values, strict=False))}
         if not any(all(assignment.get(k) == v for k, v in guards) for guards in relevant):
             return assignment
     return None

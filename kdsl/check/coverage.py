@@ -29,20 +29,27 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
             if first is not kernel:
                 point.uncovered = True
                 span = next(p.span for p in first.lines.declaration.parts if p.text == part.text)
-                point.report(Diagnostic("E403", f"part `{part.text}` is computed by `{first.name}` and by `{kernel.name}`",
+                point.report(Diagnostic("E403",
+                                        f"part `{part.text}` is computed by `{first.name}` and by "
+                                        f"`{kernel.name}`",
                                         part.span, label="again here", labels=(Label(span, "first here"),),
                                         observed="2 kernels", required="1 kernel", evidence=Evidence.PROVED,
-                                        help=("remove the part from one of them, or give them `when` conditions that "
+                                        help=("remove the part from one of them, or give them `when` "
+                                              "conditions that "
                                               "exclude each other",)))  # fmt: skip
     for name, part in point.rule.operator.parts.items():
         stages = [s.stage.name for s in point.graph.stages if s.stage.part == name]
         if name not in owners and stages:
             point.uncovered = True
             where = point.rule.declaration.name.span
-            point.report(Diagnostic("E401", f"no kernel computes part `{name}`: {listed(f'`{s}`' for s in stages)}", where,
-                                    label="this rule leaves it out", labels=(Label(part.name.span, "the part"),),
+            point.report(Diagnostic("E401",
+                                    f"no kernel computes part `{name}`: {listed(f'`{s}`' for s in stages)}",
+                                    where,
+                                    label="this rule leaves it out",
+                                    labels=(Label(part.name.span, "the part"),),
                                     observed="no kernel", required="1 kernel", evidence=Evidence.PROVED,
-                                    help=(f"add `{name}` after `computes` of a kernel",)), subject=name)  # fmt: skip
+                                    help=(f"add `{name}` after `computes` of a kernel",)),
+                                    subject=name)  # fmt: skip
     return owners
 
 
@@ -95,8 +102,10 @@ def _lost(crossings: list[Crossing]) -> Diagnostic:
     label = f"only in {home.memory}" if home is not None else "not placed here"
     made = tuple(Label(c.maker.node.name.span, f"makes `{c.tensor}`") for c in crossings[:3])
     return Diagnostic(
-        "E402", f"{listed(f'`{x}`' for x in tensors)} made in kernel `{owner.name}` and read in `{reader.name}`, but "
-        f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in the workspace", span, label=label,
+        "E402",
+        f"{listed(f'`{x}`' for x in tensors)} made in kernel `{owner.name}` and read in `{reader.name}`, but "
+        f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in the workspace", span,
+        label=label,
         labels=(*made, Label(first.found.node.name.span, "read here"),
                 Label(reader.lines.declaration.name.span, "the kernel that reads")),
         evidence=Evidence.PROVED, help=(f"add `{', '.join(tensors)} : ... in workspace` to `{owner.name}`",),
@@ -109,6 +118,7 @@ def _too_late(crossing: Crossing) -> Diagnostic:
         "E407", f"kernel `{reader.name}` reads `{crossing.tensor}`, which `{owner.name}` makes after it",
         reader.lines.declaration.name.span, label="kernels run in the order they are written",
         labels=(Label(owner.lines.declaration.name.span, "runs later"),
-                Label(crossing.maker.node.name.span, "made here"), Label(crossing.found.node.name.span, "read here")),
+                Label(crossing.maker.node.name.span, "made here"),
+                Label(crossing.found.node.name.span, "read here")),
         evidence=Evidence.PROVED, help=(f"write kernel `{owner.name}` before `{reader.name}`",),
     )  # fmt: skip

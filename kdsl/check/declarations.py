@@ -8,11 +8,12 @@ from attrs import define, field
 
 from kdsl.check.findings import Findings, duplicate, recursion
 from kdsl.check.model import Instruction, Operator, Target, walk
-from kdsl.check.operator_lines import OperatorNames
+from kdsl.check.operator_names import OperatorNames
 from kdsl.syntax import nodes as n
 
 KINDS = {
-    n.Operator: "operator", n.Target: "target", n.Instruction: "instruction", n.Tactic: "tactic", n.Rule: "rule",
+    n.Operator: "operator", n.Target: "target", n.Instruction: "instruction", n.Tactic: "tactic",
+    n.Rule: "rule",
 }  # fmt: skip
 
 
@@ -51,7 +52,8 @@ class Declarations:
     @property
     def features(self) -> set[str]:
         """Everything that some target has: instructions, copy engines, abilities."""
-        return {name.text for target in self.targets.values() for item in target.items if isinstance(item, n.Has)
+        return {name.text for target in self.targets.values() for item in target.items
+                if isinstance(item, n.Has)
                 for name in item.names}  # fmt: skip
 
 

@@ -64,8 +64,9 @@ def known_domain(values, what: str, findings: Findings) -> tuple | None:
         found = domain_values(values, {})
     except Undecided as undecided:
         names = ", ".join(sorted(undecided.names))
-        findings.add(Diagnostic("E115", f"the values of {what} must be known as written, and `{names}` is not",
-                                values.span, help=("write numbers, names or `span(low, high, step)`",)))  # fmt: skip
+        findings.add(Diagnostic("E115",
+                                f"the values of {what} must be known as written, and `{names}` is not",
+                         values.span, help=("write numbers, names or `span(low, high, step)`",)))  # fmt: skip
         return None
     except NotStatic as problem:
         findings.add(Diagnostic("E115", f"the values of {what}: {problem}", problem.node.span))
@@ -83,10 +84,11 @@ def _consistent(found: tuple, values, what: str, findings: Findings) -> tuple | 
         return None
     if isinstance(values, n.Sequence) and len(set(found)) < len(found):
         first: dict = {}
-        for item, value in zip(values.items, found):
+        for item, value in zip(values.items, found, strict=False):
             if value in first:
                 findings.add(Diagnostic("E102", f"value `{value}` of {what} is listed twice", item.span,
-                                        labels=(Label(first[value], "first here"),), help=("remove one",)))  # fmt: skip
+                                        labels=(Label(first[value], "first here"),),
+                                        help=("remove one",)))  # fmt: skip
             first.setdefault(value, item.span)
         return tuple(first)
     return found

@@ -58,7 +58,10 @@ def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
     run = _Check(loaded, target)
     run.run()
     shown = {path for path in loaded.paths}
-    diagnostics = [*loaded.diagnostics, *(d for d in run.findings.diagnostics if d.span.path in shown or not shown)]
+    diagnostics = [
+        *loaded.diagnostics,
+        *(d for d in run.findings.diagnostics if d.span.path in shown or not shown),
+    ]
     diagnostics.sort(key=lambda d: d.order)
     return CheckResult(tuple(diagnostics), run.library, tuple(loaded.paths))
 
@@ -92,7 +95,7 @@ class _Check:
             check()
         except RecursionError:
             self.findings.add(Diagnostic("E019", "with its tactics expanded, this is nested too deeply",
-                                         declaration.name.span, help=("split the longest expression in it",)))  # fmt: skip
+                            declaration.name.span, help=("split the longest expression in it",)))  # fmt: skip
         return all(d.severity is not Severity.ERROR for d in self.findings.diagnostics[before:])
 
     def partial(self, declaration: n.Node) -> bool:
@@ -113,7 +116,8 @@ class _Check:
             name for name, declaration in table.items()
             if id(declaration) in mine
             and (self.partial(declaration)
-                 or not self.guarded(declaration, lambda d=declaration: check_target(d, table, self.findings)))
+                 or not self.guarded(declaration,
+                                     lambda d=declaration: check_target(d, table, self.findings)))
         }  # fmt: skip
         for name, declaration in table.items():
             if extends_circle(declaration, table, Findings()):
@@ -131,7 +135,9 @@ class _Check:
 
             def check(declaration=declaration):
                 nonlocal names
-                names = check_operator_lines(declaration, self.findings if id(declaration) in mine else Findings())
+                names = check_operator_lines(
+                    declaration, self.findings if id(declaration) in mine else Findings()
+                )
 
             if self.guarded(declaration, check) and names is not None:
                 operator = resolve_operator(declaration)
@@ -191,13 +197,12 @@ class _Check:
 
     def points(self, rule: RuleNames, kernels: list[KernelLines], claims, check_contracts) -> None:
         found = PointFindings(tuple(rule.choices))
-        for point in Walk(rule, kernels, found).points():
+        walk_points = Walk(rule, kernels, found)
+        for point in walk_points.points():
             check_coverage(point)
             check_parameters(point)
             for kernel in point.kernels:
-                check_schedule(point, kernel)
-                check_placement(point, kernel)
-                check_products(point, kernel)
+                walk_points.once(point, kernel, (check_schedule, check_placement, check_products))
             check_contracts(point, claims)
         for diagnostic in found.merged():
             rule.findings.add(diagnostic)
@@ -220,7 +225,10 @@ def applied_at(diagnostic: Diagnostic, rule: n.Rule, declared: Declarations) -> 
         return diagnostic
     for apply in (node for node in walk(rule) if isinstance(node, n.Apply)):
         if reaches(apply.tactic.text, tactic.name.text, declared, set()):
-            return evolve(diagnostic, labels=(*diagnostic.labels, Label(apply.span, f"applied by rule `{rule.name.text}`")))
+            return evolve(
+                diagnostic,
+                labels=(*diagnostic.labels, Label(apply.span, f"applied by rule `{rule.name.text}`")),
+            )
     return diagnostic
 
 
@@ -237,4 +245,3 @@ def reaches(name: str, wanted: str, declared: Declarations, seen: set[str]) -> b
     seen.add(name)
     return any(reaches(node.tactic.text, wanted, declared, seen)
                for node in walk(declared.tactics[name]) if isinstance(node, n.Apply))  # fmt: skip
-

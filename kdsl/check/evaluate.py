@@ -7,16 +7,16 @@ Integers divide downwards, as indices do. A name without a value makes the resul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Union
 
 from attrs import frozen
 
 from kdsl.syntax import nodes as n
 
-Value = Union[int, float, bool, str, tuple]
+Value = int | float | bool | str | tuple
 
 UNITS = {
-    "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "us": 1e-6, "ms": 1e-3, "GHz": 1e9, "TBps": 1e12, "TFLOPs": 1e12,
+    "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "us": 1e-6, "ms": 1e-3, "GHz": 1e9, "TBps": 1e12,
+    "TFLOPs": 1e12,
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ class Undecided(Exception):
 
 @frozen
 class NotStatic(Exception):
-    """The expression is of a kind that has no value before the program runs, or is wrong (division by zero)."""
+    """The expression is of a kind that has no value before a run, or is wrong (division by zero)."""
 
     node: n.Node
     reason: str
@@ -42,7 +42,8 @@ class NotStatic(Exception):
 
 
 COMPARE = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b, ">=": lambda a,
+    b: a >= b,
     "<": lambda a, b: a < b, ">": lambda a, b: a > b,
 }  # fmt: skip
 
@@ -51,7 +52,10 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-AT_LAUNCH = ("unit_stride", "dense")  # of strides: the launcher holds every call to them, or refuses it by name
+AT_LAUNCH = (
+    "unit_stride",
+    "dense",
+)  # of strides: the launcher holds every call to them, or refuses it by name
 FUNCTIONS = {"min": min, "max": max, "ceildiv": ceildiv, "abs": abs}
 
 

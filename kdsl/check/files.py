@@ -1,4 +1,4 @@
-"""Files and folders to trees: what `kdsl check` was given, what `use` adds to it, and the standard library."""
+"""Files and folders to trees: what `kdsl check` was given, what `use` adds, the standard library."""
 
 from __future__ import annotations
 
@@ -74,15 +74,19 @@ def _follow(loaded: Loaded, tree: n.Tree, path: Path, users: list[Path]) -> None
     for use in (d for d in tree.declarations if isinstance(d, n.Use)):
         target = path.parent / use.path.value
         if _resolved(target) in [_resolved(step) for step in chain]:
-            names = " -> ".join(step.name for step in chain[[_resolved(s) for s in chain].index(_resolved(target)) :])
+            names = " -> ".join(
+                step.name for step in chain[[_resolved(s) for s in chain].index(_resolved(target)) :]
+            )
             loaded.diagnostics.append(Diagnostic(
                 "E106", f"the files use each other in a circle: {names} -> {target.name}", use.path.span,
                 label="closes the circle", help=("move what both need into a third file",)))  # fmt: skip
         elif not target.is_file():
             found = "a folder" if target.is_dir() else "no such file"
             loaded.diagnostics.append(Diagnostic(
-                "E105", f"there is no file `{use.path.value}` to use", use.path.span, label=found, observed=found,
-                required="a .kds file, relative to this one", help=(_standard_hint(use.path.value),)))  # fmt: skip
+                "E105", f"there is no file `{use.path.value}` to use", use.path.span, label=found,
+                observed=found,
+                required="a .kds file, relative to this one",
+                help=(_standard_hint(use.path.value),)))  # fmt: skip
         else:
             _read(loaded, target, chain)
 
@@ -99,13 +103,16 @@ def _resolved(path: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def standard_library() -> tuple[tuple[str, n.Tree], ...]:
-    files = sorted((data_root() / "stdlib").rglob("*.kds"))
-    return tuple((str(file.resolve()), parse_source(SourceFile(str(file), file.read_text("utf-8"))).tree) for file in files)
+def standard_files() -> tuple[Path, ...]:
+    return tuple(sorted((data_root() / "stdlib").rglob("*.kds")))
+
+
+@lru_cache(maxsize=64)
+def _standard_tree(path: Path) -> n.Tree:
+    return parse_source(SourceFile(str(path), path.read_text("utf-8"))).tree
 
 
 def standard_trees(besides: Iterable[str]) -> list[n.Tree]:
     """The standard library, without the files that are checked themselves."""
-    given = {str(_resolved(Path(path))) for path in besides if not path.startswith("<")}
-    return [tree for path, tree in standard_library() if path not in given]
-
+    given = {_resolved(Path(path)) for path in besides if not path.startswith("<")}
+    return [_standard_tree(path) for path in standard_files() if _resolved(path) not in given]

@@ -18,7 +18,13 @@ class Findings:
     _seen: set = field(factory=set)
 
     def add(self, diagnostic: Diagnostic) -> None:
-        key = (diagnostic.code, diagnostic.span.path, diagnostic.span.first, diagnostic.span.last, diagnostic.message)
+        key = (
+            diagnostic.code,
+            diagnostic.span.path,
+            diagnostic.span.first,
+            diagnostic.span.last,
+            diagnostic.message,
+        )
         if key not in self._seen:
             self._seen.add(key)
             self.diagnostics.append(diagnostic)
@@ -62,7 +68,13 @@ def unknown_name(kind: str, name: str, span: Span, candidates: Iterable[str], wh
     elif candidates:
         notes = (f"known here: {listed(candidates, 12)}",)
     return Diagnostic(
-        "E101", f"unknown {kind} `{name}`{where}", span, label=f"no such {kind}", help=help_, edits=edits, notes=notes
+        "E101",
+        f"unknown {kind} `{name}`{where}",
+        span,
+        label=f"no such {kind}",
+        help=help_,
+        edits=edits,
+        notes=notes,
     )
 
 
@@ -75,13 +87,15 @@ def wrong_place(kind: str, name: str, span: Span, reason: str, help_: str | None
 def duplicate(kind: str, name: str, span: Span, first: Span, help_: str | None = None) -> Diagnostic:
     """E102: both places."""
     return Diagnostic("E102", f"{kind} `{name}` is declared twice", span, label="again here",
-                      labels=(Label(first, "first here"),), help=(help_ or "rename or remove one of them",))  # fmt: skip
+                      labels=(Label(first, "first here"),),
+                      help=(help_ or "rename or remove one of them",))  # fmt: skip
 
 
 def wrong_arity(what: str, found: int, needed: str, span: Span, declared: Span | None = None) -> Diagnostic:
     """E103."""
     labels = (Label(declared, "declared here"),) if declared is not None else ()
-    return Diagnostic("E103", f"{what} takes {needed}, found {found}", span, observed=str(found), required=needed,
+    return Diagnostic("E103", f"{what} takes {needed}, found {found}", span, observed=str(found),
+                      required=needed,
                       labels=labels)  # fmt: skip
 
 
@@ -96,7 +110,8 @@ def recursion(kind: str, cycle: list[str], span: Span, spans: Iterable[Span]) ->
 def type_mismatch(message: str, span: Span, observed: str, required: str, help_: str | None = None,
                   labels: tuple[Label, ...] = (), edits: tuple[Edit, ...] = ()) -> Diagnostic:  # fmt: skip
     """E110."""
-    return Diagnostic("E110", message, span, label=f"this is {observed}", observed=observed, required=required,
+    return Diagnostic("E110", message, span, label=f"this is {observed}", observed=observed,
+                      required=required,
                       help=(help_,) if help_ else (), labels=labels, edits=edits)  # fmt: skip
 
 

@@ -53,7 +53,10 @@ def _maps(key: _Key) -> Mapping[Element, Place] | None:
     maps = {entry.name.text: entry.value for entry in node.maps}
     try:
         lane, slot = compiled(maps["lane"], indices), compiled(maps["slot"], indices)
-        return {element: (lane(element), slot(element)) for element in product(*map(range, tile(instruction, operand)))}
+        return {
+            element: (lane(element), slot(element))
+            for element in product(*map(range, tile(instruction, operand)))
+        }
     except (KeyError, ValueError, ZeroDivisionError):
         return None
 
@@ -68,7 +71,10 @@ class _Key:
         return hash((id(self.instruction), self.operand))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and (self.instruction, self.operand) == (other.instruction, other.operand)
+        return isinstance(other, _Key) and (self.instruction, self.operand) == (
+            other.instruction,
+            other.operand,
+        )
 
 
 def lane_maps(instruction: Instruction, operand: str) -> Mapping[Element, Place] | None:
@@ -97,7 +103,12 @@ def _moved(a: _Key, a_order: tuple[int, ...], b: _Key, b_order: tuple[int, ...])
 
 
 def moved_elements(
-    a: Instruction, a_operand: str, a_order: tuple[int, int], b: Instruction, b_operand: str, b_order: tuple[int, int]
+    a: Instruction,
+    a_operand: str,
+    a_order: tuple[int, int],
+    b: Instruction,
+    b_operand: str,
+    b_order: tuple[int, int],
 ) -> tuple[int, int] | None:
     """How many elements of a tile change lane between two fragments, and of how many; None if not enumerable.
 

@@ -75,7 +75,17 @@ def _stage(operator: Operator, node: n.Stage, part: str) -> Stage:
     else:
         kind = "contract" if is_product(reduction) else "reduce"
     return Stage(
-        node.name.text, part, node.target.name.text, indices, kind, initial, reduction, sign, scan, reads, node.span
+        node.name.text,
+        part,
+        node.target.name.text,
+        indices,
+        kind,
+        initial,
+        reduction,
+        sign,
+        scan,
+        reads,
+        node.span,
     )
 
 

@@ -17,7 +17,10 @@ from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
 FAMILIES = ("cpu", "cuda")
-NEEDED = {"cpu": ("tool", "stack_bytes_per_task"), "cuda": ("tool", "shared_bytes_per_block", "registers_per_thread_max")}
+NEEDED = {
+    "cpu": ("tool", "stack_bytes_per_task"),
+    "cuda": ("tool", "shared_bytes_per_block", "registers_per_thread_max"),
+}
 EXTENTS = ("m", "n", "k", "threads")
 MAPS = ("lane", "slot", "column", "swizzle")
 
@@ -69,7 +72,11 @@ def static_field(item: n.Field, findings: Findings) -> object | None:
     try:
         return evaluate(item.value, {})
     except Undecided as undecided:
-        findings.add(Diagnostic("E115", f"field `{item.name.text}` must be a constant, and {undecided}", item.value.span))
+        findings.add(
+            Diagnostic(
+                "E115", f"field `{item.name.text}` must be a constant, and {undecided}", item.value.span
+            )
+        )
     except NotStatic as problem:
         findings.add(Diagnostic("E115", f"field `{item.name.text}`: {problem}", problem.node.span))
     return None
@@ -83,10 +90,18 @@ def chain(declaration: n.Target, declarations: Mapping[str, n.Target]) -> list[n
 
 
 def _lacks(item: n.Lacks, declaration, declarations, findings: Findings) -> None:
-    had = {name.text for d in chain(declaration, declarations) for i in d.items if isinstance(i, n.Has) for name in i.names}
+    had = {
+        name.text
+        for d in chain(declaration, declarations)
+        for i in d.items
+        if isinstance(i, n.Has)
+        for name in i.names
+    }
     for name in item.names:
         if name.text not in had:
-            findings.add(unknown_name("feature", name.text, name.span, sorted(had), ": there is nothing to lack"))
+            findings.add(
+                unknown_name("feature", name.text, name.span, sorted(had), ": there is nothing to lack")
+            )
 
 
 def _needed(declaration: n.Target, declarations, findings: Findings) -> None:
@@ -96,21 +111,26 @@ def _needed(declaration: n.Target, declarations, findings: Findings) -> None:
     family = fields.get("family")
     value = family.value.text if family is not None and isinstance(family.value, n.Name) else None
     if value not in FAMILIES:
-        if (family is not None and family not in declaration.items) or (family is None and declaration.extends):
+        if (family is not None and family not in declaration.items) or (
+            family is None and declaration.extends
+        ):
             return  # the target that it extends has the finding
         where = family.value.span if family is not None else declaration.name.span
         found = "none" if family is None else family.value.span.text
-        findings.add(Diagnostic("E220", f"target `{declaration.name.text}` has no known family", where, observed=found,
-                                required=" or ".join(FAMILIES), help=("write `family = cuda` or `family = cpu`",)))  # fmt: skip
+        findings.add(Diagnostic("E220", f"target `{declaration.name.text}` has no known family", where,
+                                observed=found,
+                                required=" or ".join(FAMILIES),
+                                help=("write `family = cuda` or `family = cpu`",)))  # fmt: skip
         return
     missing = [name for name in NEEDED[value] if name not in fields]
     if missing:
-        findings.add(Diagnostic("E220", f"target `{declaration.name.text}` lacks the fields {listed(missing)}",
+        findings.add(Diagnostic("E220",
+                                f"target `{declaration.name.text}` lacks the fields {listed(missing)}",
                                 declaration.name.span, observed="not there", required=listed(NEEDED[value]),
-                                help=(f"add `{missing[0]} = ...`, or extend a target that has it",)))  # fmt: skip
+                            help=(f"add `{missing[0]} = ...`, or extend a target that has it",)))  # fmt: skip
 
 
-# ---- instructions -------------------------------------------------------------------------------------------
+# ---- instructions ------------------------------------------------------------------------------------------
 
 
 def check_instruction(declaration: n.Instruction, findings: Findings) -> None:
@@ -120,11 +140,13 @@ def check_instruction(declaration: n.Instruction, findings: Findings) -> None:
     for name in EXTENTS:
         if name not in fields:
             findings.add(Diagnostic("E220", f"instruction `{declaration.name.text}` lacks the field {name}",
-                                    declaration.name.span, required=listed(EXTENTS), help=(f"add `{name} = ...`",)))  # fmt: skip
+                                    declaration.name.span, required=listed(EXTENTS),
+                                    help=(f"add `{name} = ...`",)))  # fmt: skip
     for item in fields.values():
         value = static_field(item, findings)
         if item.name.text in EXTENTS and value is not None and not _extent(value):
-            findings.add(Diagnostic("E117", f"`{item.name.text}` is a positive integer or a list of them", item.value.span,
+            findings.add(Diagnostic("E117", f"`{item.name.text}` is a positive integer or a list of them",
+                                    item.value.span,
                                     observed=item.value.span.text))  # fmt: skip
     seen: dict[str, Span] = {}
     for item in declaration.items:
@@ -147,7 +169,9 @@ def _operand(item: n.Operand, findings: Findings) -> None:
     indices: dict[str, Span] = {}
     for index in item.target.indices:
         if not (isinstance(index, n.Name) and index.text in ("m", "n", "k")):
-            findings.add(unknown_name("extent", index.span.text, index.span, ("m", "n", "k"), " of an operand"))
+            findings.add(
+                unknown_name("extent", index.span.text, index.span, ("m", "n", "k"), " of an operand")
+            )
         elif index.text in indices:
             findings.add(duplicate("index", index.text, index.span, indices[index.text]))
         else:
@@ -171,22 +195,28 @@ def _enumerate(instruction: Instruction, findings: Findings) -> None:
             continue
         found = lane_maps(instruction, name)
         if found is None:
-            findings.add(Diagnostic("E221", f"operand `{name}` of `{instruction.name}` has a map with no value",
+            findings.add(Diagnostic("E221",
+                                    f"operand `{name}` of `{instruction.name}` has a map with no value",
                                     operand.span, help=("divide by constants that are not 0",)))  # fmt: skip
             continue
         threads = instruction.fields["threads"]
         outside = [lane for lane, _ in found.values() if not 0 <= lane < threads]
         if outside:
-            findings.add(Diagnostic("E221", f"operand `{name}` of `{instruction.name}` names lane {outside[0]}",
-                                    maps["lane"].span, observed=f"lane {outside[0]}", required=f"0 to {threads - 1}",
+            findings.add(Diagnostic("E221",
+                                    f"operand `{name}` of `{instruction.name}` names lane {outside[0]}",
+                                    maps["lane"].span, observed=f"lane {outside[0]}",
+                                    required=f"0 to {threads - 1}",
                                     evidence=Evidence.PROVED))  # fmt: skip
             return
         owner: dict[tuple, tuple] = {}
         for element, place in found.items():
             other = owner.setdefault(place, element)
             if other != element:
-                findings.add(Diagnostic("E221", f"operand `{name}` of `{instruction.name}` puts two elements in one register",
-                                        maps["slot"].span, label=f"{element} and {other} are both lane {place[0]}, slot "
+                findings.add(Diagnostic("E221",
+                                        f"operand `{name}` of `{instruction.name}` puts two elements in one "
+                                        "register",
+                                        maps["slot"].span, label=f"{element} and {other} are both lane "
+                                                                 f"{place[0]}, slot "
                                         f"{place[1]}", labels=(Label(maps["lane"].span, "with these lanes"),),
                                         evidence=Evidence.PROVED))  # fmt: skip
                 break

@@ -6,16 +6,23 @@ from kdsl.check import types as t
 from kdsl.check.findings import (
     Findings,
     a,
-    closest,
-    listed,
     type_mismatch,
     unknown_name,
     wrong_arity,
     wrong_place,
 )
-from kdsl.check.scope import Scope, Signature, Symbol, PORT_CLAIMS
+from kdsl.check.scope import PORT_CLAIMS, Scope, Signature, Symbol
+from kdsl.check.type_findings import (
+    condition_help,
+    missing_name,
+    no_meaning,
+    no_value,
+    option_value,
+    plain_side,
+    unit_mismatch,
+)
 from kdsl.check.types import ANY, BOOL, FLOAT, INT, PLAIN, TEXT, Type
-from kdsl.source.diagnostic import Diagnostic, Edit, Label
+from kdsl.source.diagnostic import Diagnostic, Label
 from kdsl.syntax import nodes as n
 
 
@@ -23,7 +30,7 @@ def infer(expr: n.Expr, scope: Scope, findings: Findings) -> Type:
     """The type of `expr`; `ANY` where a finding was made, so that nothing follows from it."""
     method = _METHODS.get(type(expr))
     if method is None:
-        findings.add(_no_meaning(expr, scope))
+        findings.add(no_meaning(expr, scope))
         return ANY
     return method(expr, scope, findings)
 
@@ -31,8 +38,9 @@ def infer(expr: n.Expr, scope: Scope, findings: Findings) -> Type:
 def expect_bool(expr: n.Expr, scope: Scope, findings: Findings) -> Type:
     found = infer(expr, scope, findings)
     if not (found.is_any or found.kind == "bool" or found == t.SWITCH):
-        findings.add(type_mismatch(f"a condition is needed in {scope.where}", expr.span, str(found), "a condition",
-                                   _condition_help(found)))  # fmt: skip
+        findings.add(type_mismatch(f"a condition is needed in {scope.where}", expr.span, str(found),
+                                   "a condition",
+                                   condition_help(found)))  # fmt: skip
         return ANY
     return found
 
@@ -47,7 +55,7 @@ def expect_int(expr: n.Expr, scope: Scope, findings: Findings, what: str, unit: 
         findings.add(type_mismatch(f"{what} must be {needed}", expr.span, str(found), needed))
         return ANY
     if found.unit is not None and found.unit != unit:
-        findings.add(_unit_mismatch(f"{what} must be {needed}", expr, found, unit))
+        findings.add(unit_mismatch(f"{what} must be {needed}", expr, found, unit))
         return ANY
     return found
 
@@ -60,33 +68,7 @@ def expect_number(expr: n.Expr, scope: Scope, findings: Findings, what: str) -> 
     return found
 
 
-def _condition_help(found: Type) -> str | None:
-    if found.is_number:
-        return "compare the number with something: `==`, `<=`, ..."
-    if found.kind == "option":
-        return f"ask for one of its values: `is {str(found.values[0]).lower()}`" if found.values else None
-    return None
-
-
-def _no_meaning(expr: n.Expr, scope: Scope) -> Diagnostic:
-    kinds = {n.AtLevel: "a count at a level", n.Baseline: "a baseline", n.Typed: "a dtype claim",
-             n.Uses: "a use of an instruction", n.Within: "an acceptance"}  # fmt: skip
-    what = kinds.get(type(expr), "this")
-    return Diagnostic("E114", f"{what} has no meaning in {scope.where}", expr.span, label="not here",
-                      help=("such claims stand in `ensure` or `measure`",))  # fmt: skip
-
-
-def _unit_mismatch(message: str, expr: n.Expr, found: Type, needed: t.Unit | None) -> Diagnostic:
-    help_, edits = (), ()
-    suffix = t.SUGGESTED_SUFFIX.get(needed)
-    if isinstance(expr, n.Number) and suffix is not None:
-        help_ = (f"write `{expr.text} {suffix}`",)
-        edits = (Edit(expr.span, f"{expr.text} {suffix}", f"give the number its unit: {suffix}"),)
-    return Diagnostic("E111", message, expr.span, label=f"this is {t.unit_name(found.unit)}",
-                      observed=t.unit_name(found.unit), required=t.unit_name(needed), help=help_, edits=edits)  # fmt: skip
-
-
-# ---- atoms --------------------------------------------------------------------------------------------------
+# ---- atoms -------------------------------------------------------------------------------------------------
 
 
 def _number(e: n.Number, scope, findings):
@@ -117,32 +99,6 @@ def _name(e: n.Name, scope: Scope, findings: Findings):
     return ANY
 
 
-def missing_name(name: str, span, scope: Scope) -> Diagnostic:
-    """Why a plain name has no value here."""
-    if name in scope.absent:
-        return wrong_place("value", name, span, scope.absent[name])
-    if name in scope.tensors:
-        symbol = scope.tensors[name]
-        example = f"{name}[{', '.join('...' for _ in range(symbol.rank))}]"
-        return wrong_place("value", name, span, f"it is {a(symbol.kind)}", f"read it at indices: `{example}`")
-    if name in scope.functions:
-        return wrong_place("value", name, span, "it is a function", f"call it: `{name}(...)`")
-    holder = next((key for key, symbol in scope.names.items() if symbol.type.kind == "option"
-                   and name in [str(v).lower() for v in symbol.type.values]), None)  # fmt: skip
-    if holder is not None:
-        return wrong_place("value", name, span, f"it is a value of the option `{holder}`",
-                           f"ask with `{holder} is {name}`")  # fmt: skip
-    head, dot, tail = name.partition(".")
-    if dot and head == "target":
-        fields = [key.partition(".")[2] for key in scope.names if key.startswith("target.")]
-        near = closest(tail, fields)
-        found = unknown_name("target field", tail, span, fields, f" in {scope.where}")
-        if near:
-            return found.with_(edits=(Edit(span, f"target.{near}", f"replace by `target.{near}`"),))
-        return found
-    return unknown_name("name", name, span, scope.names, f" in {scope.where}")
-
-
 def _reference(e: n.Reference, scope: Scope, findings: Findings):
     for index in e.indices:
         expect_int(index, scope, findings, f"an index of `{e.name.text}`")
@@ -154,17 +110,22 @@ def _reference(e: n.Reference, scope: Scope, findings: Findings):
         elif not scope.tensors:
             findings.add(wrong_place("tensor", e.name.text, e.name.span, f"{scope.where} reads no tensors"))
         else:
-            findings.add(unknown_name("tensor", e.name.text, e.name.span, scope.tensors, f" in {scope.where}"))
+            findings.add(
+                unknown_name("tensor", e.name.text, e.name.span, scope.tensors, f" in {scope.where}")
+            )
         return ANY
     if symbol.rank >= 0 and symbol.rank != len(e.indices):
         labels = (Label(symbol.span, f"declared with {symbol.rank}"),) if symbol.span is not None else ()
         needed = f"{symbol.rank} indices" if symbol.rank != 1 else "1 index"
-        findings.add(Diagnostic("E112", f"{symbol.kind} `{e.name.text}` has {needed}, read at {len(e.indices)}", e.span,
-                                observed=str(len(e.indices)), required=str(symbol.rank), labels=labels))  # fmt: skip
+        findings.add(Diagnostic("E112",
+                                f"{symbol.kind} `{e.name.text}` has {needed}, read at {len(e.indices)}",
+                                e.span,
+                                observed=str(len(e.indices)), required=str(symbol.rank),
+                                labels=labels))  # fmt: skip
     return symbol.type
 
 
-# ---- functions ----------------------------------------------------------------------------------------------
+# ---- functions ---------------------------------------------------------------------------------------------
 
 
 def _call(e: n.Call, scope: Scope, findings: Findings):
@@ -172,7 +133,9 @@ def _call(e: n.Call, scope: Scope, findings: Findings):
     signature = scope.functions.get(name)
     if signature is None:
         if name not in scope.absent:
-            findings.add(unknown_name("function", name, e.function.span, scope.functions, f" in {scope.where}"))
+            findings.add(
+                unknown_name("function", name, e.function.span, scope.functions, f" in {scope.where}")
+            )
         else:
             findings.add(wrong_place("function", name, e.function.span, scope.absent[name]))
         if name not in PORT_CLAIMS:
@@ -193,9 +156,18 @@ def _call(e: n.Call, scope: Scope, findings: Findings):
 def _port_argument(e: n.Call, scope: Scope, findings: Findings) -> None:
     for argument in e.arguments:
         if not isinstance(argument, n.Name):
-            findings.add(type_mismatch(f"`{e.function.text}` asks for a port", argument.span, "an expression", "the name of an input or output"))
+            findings.add(
+                type_mismatch(
+                    f"`{e.function.text}` asks for a port",
+                    argument.span,
+                    "an expression",
+                    "the name of an input or output",
+                )
+            )
         elif argument.text not in scope.inputs:
-            findings.add(unknown_name("port", argument.text, argument.span, scope.inputs, f" in {scope.where}"))
+            findings.add(
+                unknown_name("port", argument.text, argument.span, scope.inputs, f" in {scope.where}")
+            )
 
 
 def _applied(e: n.Call, signature: Signature, scope: Scope, findings: Findings):
@@ -214,14 +186,14 @@ def _applied(e: n.Call, signature: Signature, scope: Scope, findings: Findings):
     if any(x.is_any for x in found) or not found:
         return ANY
     result = found[0]
-    for argument, other in zip(e.arguments[1:], found[1:]):
+    for argument, other in zip(e.arguments[1:], found[1:], strict=False):
         result = _same_unit(e, argument, result, other, findings)
         if result.is_any:
             return ANY
     return result
 
 
-# ---- arithmetic ---------------------------------------------------------------------------------------------
+# ---- arithmetic --------------------------------------------------------------------------------------------
 
 
 def _binary(e: n.Binary, scope: Scope, findings: Findings):
@@ -239,13 +211,13 @@ def _binary(e: n.Binary, scope: Scope, findings: Findings):
         return _power(e, left, right, findings)
     kind = t.wider(left, right)
     sign = 1 if e.operator == "*" else -1
-    unit = tuple(x + sign * y for x, y in zip(left.unit or PLAIN, right.unit or PLAIN))
+    unit = tuple(x + sign * y for x, y in zip(left.unit or PLAIN, right.unit or PLAIN, strict=False))
     return Type(kind, unit)
 
 
 def _power(e: n.Binary, left: Type, right: Type, findings: Findings):
     if (left.unit or PLAIN) != PLAIN or (right.unit or PLAIN) != PLAIN:
-        findings.add(_unit_mismatch("`**` needs plain numbers", e.left if left.unit else e.right, left, PLAIN))
+        findings.add(unit_mismatch("`**` needs plain numbers", e.left if left.unit else e.right, left, PLAIN))
         return ANY
     negative = isinstance(e.right, n.Signed) and e.right.sign == "-"
     return FLOAT if negative or "float" in (left.kind, right.kind) else INT
@@ -255,15 +227,8 @@ def _same_unit(e: n.Node, at: n.Expr, left: Type, right: Type, findings: Finding
     if left.unit is None or right.unit is None or left.unit == right.unit:
         return Type(t.wider(left, right), right.unit if left.unit is None else left.unit)
     message = f"{t.unit_name(left.unit)} and {t.unit_name(right.unit)} do not mix"
-    findings.add(_unit_mismatch(message, *_plain_side(e, at, left, right)))
+    findings.add(unit_mismatch(message, *plain_side(e, at, left, right)))
     return ANY
-
-
-def _plain_side(e, at, left: Type, right: Type):
-    """The side to point at: the plain number if there is one."""
-    if left.unit == PLAIN and right.unit != PLAIN and hasattr(e, "left"):
-        return e.left, left, right.unit
-    return at, right, left.unit
 
 
 def _signed(e: n.Signed, scope: Scope, findings: Findings):
@@ -282,12 +247,12 @@ def _share(e, scope: Scope, findings: Findings):
     return found if found.is_any else Type("float", found.unit)
 
 
-# ---- conditions ---------------------------------------------------------------------------------------------
+# ---- conditions --------------------------------------------------------------------------------------------
 
 
 def _comparison(e: n.Comparison, scope: Scope, findings: Findings):
     for side, other in ((e.left, e.right), (e.right, e.left)):
-        value = _option_value(side, other, scope)
+        value = option_value(side, other, scope)
         if value is not None:
             findings.add(value)
             return BOOL
@@ -297,7 +262,7 @@ def _comparison(e: n.Comparison, scope: Scope, findings: Findings):
     if left.is_number and right.is_number:
         if left.unit is not None and right.unit is not None and left.unit != right.unit:
             message = f"{t.unit_name(left.unit)} cannot be compared with {t.unit_name(right.unit)}"
-            findings.add(_unit_mismatch(message, *_plain_side(e, e.right, left, right)))
+            findings.add(unit_mismatch(message, *plain_side(e, e.right, left, right)))
         return BOOL
     if left.kind == right.kind and left.kind in ("text", "bool", "option") and e.operator in ("==", "!="):
         return BOOL
@@ -310,45 +275,20 @@ def _comparison(e: n.Comparison, scope: Scope, findings: Findings):
     return BOOL
 
 
-def _option_value(side: n.Expr, other: n.Expr, scope: Scope) -> Diagnostic | None:
-    """`gate == bounded`: an option compared as if its value were a number."""
-    if not (isinstance(side, n.Name) and isinstance(other, n.Name)):
-        return None
-    symbol = scope.names.get(side.text)
-    if symbol is None or symbol.type.kind != "option" or other.text in scope.names:
-        return None
-    if other.text in ("true", "false") and symbol.type == t.SWITCH:
-        return None
-    if other.text in [str(v).lower() for v in symbol.type.values]:
-        text = f"{side.text} is {other.text}"
-        return type_mismatch("an option is asked with `is`", other.span, f"a value of the option `{side.text}`",
-                             f"`{text}`", f"write `{text}`")  # fmt: skip
-    return _no_value(side.text, other.text, other.span, symbol)
-
-
-def _no_value(option: str, value: str, span, symbol) -> Diagnostic:
-    values = [str(v).lower() for v in symbol.type.values]
-    near = closest(value, values)
-    labels = (Label(symbol.span, "declared here"),) if symbol.span is not None else ()
-    return Diagnostic("E113", f"`{option}` is never `{value}`", span, label="no such value", labels=labels,
-                      observed=value, required=listed(values),
-                      help=(f"did you mean `{near}`?",) if near else (f"its values are {listed(values)}",),
-                      edits=(Edit(span, near, f"replace by `{near}`"),) if near else ())  # fmt: skip
-
-
 def _is(e: n.IsOption, scope: Scope, findings: Findings):
     found = infer(e.subject, scope, findings)
     if found.is_any:
         return BOOL
     if found.kind != "option":
-        findings.add(type_mismatch("`is` asks an option for its value", e.subject.span, str(found), "an option",
+        findings.add(type_mismatch("`is` asks an option for its value", e.subject.span, str(found),
+                                   "an option",
                                    "compare numbers with `==`" if found.is_number else None))  # fmt: skip
         return BOOL
     if e.option.text not in [str(v).lower() for v in found.values]:
         name = e.subject.text if isinstance(e.subject, n.Name) else e.subject.span.text
         symbol = scope.names.get(name)
         if symbol is not None:
-            findings.add(_no_value(name, e.option.text, e.option.span, symbol))
+            findings.add(no_value(name, e.option.text, e.option.span, symbol))
     return BOOL
 
 
@@ -363,9 +303,11 @@ def _contains(e: n.Contains, scope: Scope, findings: Findings):
     inner = container.item or ANY
     if not (item.is_any or inner.is_any) and (item.is_number != inner.is_number or item.kind == "bool"):
         findings.add(type_mismatch("the list holds other things", e.item.span, str(item), str(inner)))
-    elif item.is_number and inner.is_number and None not in (item.unit, inner.unit) and item.unit != inner.unit:
+    elif (
+        item.is_number and inner.is_number and None not in (item.unit, inner.unit) and item.unit != inner.unit
+    ):
         message = f"{t.unit_name(item.unit)} cannot be looked for among {t.unit_name(inner.unit)}"
-        findings.add(_unit_mismatch(message, e.item, item, inner.unit))
+        findings.add(unit_mismatch(message, e.item, item, inner.unit))
     return BOOL
 
 
@@ -401,7 +343,9 @@ def _reduction(e: n.Reduction, scope: Scope, findings: Findings):
         if binder.bound is not None:
             expect_int(binder.bound, scope, findings, f"the bound of `{name}`")
         bound[name] = Symbol("index", INT, binder.name.span)
-    return expect_number(e.body, scope.with_names(bound), findings, "what is summed" if e.operator == "sum" else "the operand")
+    return expect_number(
+        e.body, scope.with_names(bound), findings, "what is summed" if e.operator == "sum" else "the operand"
+    )
 
 
 def _sequence(e: n.Sequence, scope: Scope, findings: Findings):

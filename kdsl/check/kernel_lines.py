@@ -78,7 +78,8 @@ class _Kernel:
                 clean.append(item)
                 continue
             self.rule.used |= set(names_in(item))
-            check = {"grid": self.grid, "roles": self.role, "place": self.placement, "compute": self.computation,
+            check = {"grid": self.grid, "roles": self.role, "place": self.placement,
+                     "compute": self.computation,
                      "pin": self.pin}.get(item.kind)  # fmt: skip
             lines = [self.clean(item.kind, line, check) for line in item.items] if check else item.items
             clean.append(evolve(item, items=tuple(line for line in lines if line is not None)))
@@ -113,7 +114,8 @@ class _Kernel:
         before = len(self.findings)
         for axis in axes:
             if axis.index.text not in self.rule.names.indices:
-                self.findings.add(unknown_name("index", axis.index.text, axis.index.span, self.rule.names.indices,
+                self.findings.add(unknown_name("index", axis.index.text, axis.index.span,
+                                               self.rule.names.indices,
                                                f" of {self.rule.operator.name}"))  # fmt: skip
             if axis.by is not None:
                 self.integer(axis.by, f"{what} of `{axis.index.text}`")
@@ -127,7 +129,9 @@ class _Kernel:
         for target in self.rule.targets:
             known = AXES.get(target.family, ())
             if line.axis.text not in known:
-                self.findings.add(unknown_name("grid axis", line.axis.text, line.axis.span, known, f" on {target.name}"))
+                self.findings.add(
+                    unknown_name("grid axis", line.axis.text, line.axis.span, known, f" on {target.name}")
+                )
                 good = False
                 break
         if line.order is not None and line.order.text not in ORDERS:
@@ -217,12 +221,19 @@ class _Kernel:
         instruction, _, operand = name.text.rpartition(".")
         known = self.rule.declarations.instructions
         if instruction not in known:
-            fragments = [f"{i}.{o.target.name.text}" for i, d in known.items() for o in d.items if isinstance(o, n.Operand)]
+            fragments = [
+                f"{i}.{o.target.name.text}"
+                for i, d in known.items()
+                for o in d.items
+                if isinstance(o, n.Operand)
+            ]
             self.findings.add(unknown_name("fragment", name.text, name.span, fragments, self.where))
             return
         operands = [item.target.name.text for item in known[instruction].items if isinstance(item, n.Operand)]
         if operand not in operands:
-            self.findings.add(unknown_name(f"operand of {instruction}", operand, name.span, operands).with_(edits=()))
+            self.findings.add(
+                unknown_name(f"operand of {instruction}", operand, name.span, operands).with_(edits=())
+            )
 
     def engine(self, attribute: n.Attribute) -> None:
         if attribute.value is not None:
@@ -242,7 +253,9 @@ class _Kernel:
         instruction = line.instruction
         known = self.rule.declarations.instructions
         if instruction is not None and instruction.text not in known:
-            self.findings.add(unknown_name("instruction", instruction.text, instruction.span, known, self.where))
+            self.findings.add(
+                unknown_name("instruction", instruction.text, instruction.span, known, self.where)
+            )
             instruction = None
         attributes = tuple(x for x in line.attributes if self.attribute(x))
         self.once(line.attributes)
@@ -252,9 +265,12 @@ class _Kernel:
         if name.text in self.rule.names.stages:
             return True
         if name.text in self.rule.names.tensors:
-            makers = dict.fromkeys(s.stage.name for s in self.rule.graph.stages if s.stage.tensor == name.text)
+            makers = dict.fromkeys(
+                s.stage.name for s in self.rule.graph.stages if s.stage.tensor == name.text
+            )
             self.findings.add(wrong_place("stage", name.text, name.span, "it is a tensor",
-                                          f"it is made by `{next(iter(makers))}`" if makers else None))  # fmt: skip
+                                          f"it is made by `{next(iter(makers))}`" if makers
+                                          else None))  # fmt: skip
         else:
             self.findings.add(unknown_name("stage", name.text, name.span, self.rule.names.stages, self.where))
         return False
@@ -263,7 +279,9 @@ class _Kernel:
         if isinstance(line, n.PinOrder):
             for name in (line.first, line.second):
                 if name.text.partition(".")[0] not in self.rule.names.stages:
-                    self.findings.add(unknown_name("stage", name.text, name.span, self.rule.names.stages, self.where))
+                    self.findings.add(
+                        unknown_name("stage", name.text, name.span, self.rule.names.stages, self.where)
+                    )
         return line
 
     # ---- said once ----
@@ -289,7 +307,8 @@ class _Kernel:
         readers = tuple(r.text for r in line.readers) or ("",)
         kept = tuple(
             name for name in line.names
-            if all(self.new((f"view for {r} of" if r else "home of", name.text), name, seen, line) for r in readers)
+            if all(self.new((f"view for {r} of" if r else "home of", name.text), name, seen, line)
+                   for r in readers)
         )  # fmt: skip
         return evolve(line, names=kept) if kept else None
 
@@ -313,6 +332,6 @@ def unused_choices(rule: RuleNames) -> None:
 
 
 def _unused(name: str, span: Span, values: tuple) -> Diagnostic:
-    return warning("W502", f"choice `{name}` is used nowhere", span, label=f"{len(values)} values that change nothing",
+    return warning("W502", f"choice `{name}` is used nowhere", span,
+                   label=f"{len(values)} values that change nothing",
                    help=("remove it, or use it in `form`, `grid`, `place` or `compute`",))  # fmt: skip
-

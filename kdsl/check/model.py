@@ -143,8 +143,9 @@ class Read:
 class Stage:
     """One step of the mathematics: every element of one tensor.
 
-    `kind`: map, contract (a sum of products of two tensors), reduce (any other reduction) or scan (reads its own
-    earlier elements along `scan`). A reduction is `initial + sign * reduction`; without one, `initial` is the value.
+    `kind`: map, contract (a sum of products of two tensors), reduce (any other reduction) or scan (reads its
+    own earlier elements along `scan`). A reduction is `initial + sign * reduction`; without one, `initial` is
+    the value.
     """
 
     name: str
@@ -191,7 +192,8 @@ class Graph:
 
     def of_parts(self, parts: tuple[str, ...]) -> Graph:
         return Graph(
-            tuple(s for s in self.stages if s.part in parts), tuple(c for c in self.carries if c.part in parts)
+            tuple(s for s in self.stages if s.part in parts),
+            tuple(c for c in self.carries if c.part in parts),
         )
 
 
@@ -327,6 +329,17 @@ def walk(node):
             )
 
 
+_NAMES: dict[int, tuple[object, tuple[str, ...]]] = {}
+_MOST_NAMES = 1 << 16
+
+
 def names_in(expr) -> tuple[str, ...]:
-    """Plain names that an expression mentions, in order, once each."""
-    return tuple(dict.fromkeys(node.text for node in walk(expr) if isinstance(node, n.Name)))
+    """Plain names that an expression mentions, in order, once each. Remembered: trees never change."""
+    known = _NAMES.get(id(expr))
+    if known is not None and known[0] is expr:
+        return known[1]
+    found = tuple(dict.fromkeys(node.text for node in walk(expr) if isinstance(node, n.Name)))
+    if len(_NAMES) >= _MOST_NAMES:
+        _NAMES.clear()
+    _NAMES[id(expr)] = (expr, found)
+    return found

@@ -1,4 +1,6 @@
-"""Laws of an operator's graph: every tensor made once, every output written, no circle, one reduction a stage."""
+"""Laws of an operator's graph: every tensor made once, every output written, no circle, one reduction a
+stage.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,15 @@ from kdsl.syntax import nodes as n
 def check_operator_graph(operator: Operator, findings: Findings) -> None:
     """For an operator whose lines are right."""
     laws = _Laws(operator, blueprint(operator), findings)
-    for step in (laws.alternatives, laws.stage_names, laws.shapes, laws.producers, laws.reads, laws.outputs, laws.cycles):
+    for step in (
+        laws.alternatives,
+        laws.stage_names,
+        laws.shapes,
+        laws.producers,
+        laws.reads,
+        laws.outputs,
+        laws.cycles,
+    ):
         step()
 
 
@@ -56,28 +66,34 @@ class _Laws:
                 missing = sorted(theirs ^ ours)
                 self.findings.add(Diagnostic("E207", f"form `{name}` has other alternatives here than before",
                                              node.name.span, label=f"differs in {listed(missing)}",
-                                             labels=(Label(earlier.name.span, "first here"),), observed=listed(sorted(ours)),
+                                             labels=(Label(earlier.name.span, "first here"),),
+                                             observed=listed(sorted(ours)),
                                              required=listed(sorted(theirs)),
-                                             help=("give every `either` of one form the same cases; a case may be "
+                                             help=("give every `either` of one form the same cases; a case "
+                                                   "may be "
                                                    "empty",)))  # fmt: skip
 
     def case_names(self, node: n.Either) -> None:
         seen: dict[str, n.Id] = {}
         for case in node.cases:
             if case.name.text in seen:
-                self.findings.add(duplicate("case", case.name.text, case.name.span, seen[case.name.text].span))
+                self.findings.add(
+                    duplicate("case", case.name.text, case.name.span, seen[case.name.text].span)
+                )
             seen.setdefault(case.name.text, case.name)
 
     def option_cases(self, node: n.Either, option) -> None:
         if option.kind == "scalar":
-            self.findings.add(Diagnostic("E207", f"`{option.name}` is a scalar and has no cases", node.name.span,
+            self.findings.add(Diagnostic("E207", f"`{option.name}` is a scalar and has no cases",
+                                         node.name.span,
                                          labels=(Label(option.span, "declared here"),)))  # fmt: skip
             return
         values = [str(v).lower() for v in option.values]
         names = [case.name.text for case in node.cases]
         for case in node.cases:
             if case.name.text not in values:
-                self.findings.add(Diagnostic("E113", f"`{option.name}` is never `{case.name.text}`", case.name.span,
+                self.findings.add(Diagnostic("E113", f"`{option.name}` is never `{case.name.text}`",
+                                             case.name.span,
                                              observed=case.name.text, required=listed(values),
                                              labels=(Label(option.span, "declared here"),)))  # fmt: skip
         missing = [v for v in values if v not in names]
@@ -93,7 +109,9 @@ class _Laws:
         for found in self.graph.stages:
             for other in by_name.setdefault(found.stage.name, []):
                 if compatible(found.guards, other.guards):
-                    self.findings.add(duplicate("stage", found.stage.name, found.node.name.span, other.node.name.span))
+                    self.findings.add(
+                        duplicate("stage", found.stage.name, found.node.name.span, other.node.name.span)
+                    )
                     break
             by_name[found.stage.name].append(found)
 
@@ -112,40 +130,49 @@ class _Laws:
             self.findings.add(Diagnostic(
                 "E205", f"stage `{found.stage.name}` has {reason}", extra[0].span,
                 label="not the last term of the sum",
-                labels=(Label(reduction.span, "the reduction of this stage"),) if reduction is not None else (),
+                labels=(Label(reduction.span, "the reduction of this stage"),) if reduction is not None
+                else (),
                 required="`initial + sum over ... of ...`",
                 help=("make the inner value a stage of its own and read its tensor here",)))  # fmt: skip
         for binder in (b for node in every for b in node.binders):
             if binder.name.text in found.stage.indices:
-                self.findings.add(Diagnostic("E205", f"`{binder.name.text}` is an index of `{found.stage.tensor}` and "
+                self.findings.add(Diagnostic("E205",
+                                             f"`{binder.name.text}` is an index of `{found.stage.tensor}` "
+                                             "and "
                                              "cannot be reduced as well", binder.name.span,
-                                             help=("reduce over another index with the same extent",)))  # fmt: skip
+                                       help=("reduce over another index with the same extent",)))  # fmt: skip
 
     def scan(self, found: GuardedStage) -> None:
         own = [node for node in walk(found.node.body)
                if isinstance(node, n.Reference) and node.name.text == found.stage.tensor]  # fmt: skip
         if not own:
             if found.stage.scan is not None:
-                self.findings.add(Diagnostic("E206", f"stage `{found.stage.name}` is a scan and reads nothing of its own",
-                                             found.node.scan.span, help=(f"drop `scan {found.stage.scan}`",)))  # fmt: skip
+                self.findings.add(Diagnostic("E206",
+                                             f"stage `{found.stage.name}` is a scan and reads nothing of its "
+                                             "own",
+                                found.node.scan.span, help=(f"drop `scan {found.stage.scan}`",)))  # fmt: skip
             return
         if found.stage.scan is None:
-            self.findings.add(Diagnostic("E204", f"stage `{found.stage.name}` reads the tensor that it makes", own[0].span,
+            self.findings.add(Diagnostic("E204", f"stage `{found.stage.name}` reads the tensor that it makes",
+                                         own[0].span,
                                          label=f"`{found.stage.tensor}` is not made yet",
-                                         help=("say along which index earlier elements are read: `scan i`",)))  # fmt: skip
+                            help=("say along which index earlier elements are read: `scan i`",)))  # fmt: skip
             return
         for read in own:
             reason = self.not_earlier(found, read)
             if reason:
                 scan = found.stage.scan
-                self.findings.add(Diagnostic("E206", f"`{read.span.text}` is not an earlier element along `{scan}`",
-                                             read.span, label=reason, labels=(Label(found.node.scan.span, "scans here"),),
-                                             required=f"`{scan} - 1` or a binder `p < {scan}`, all else unchanged"))  # fmt: skip
+                self.findings.add(Diagnostic("E206",
+                                             f"`{read.span.text}` is not an earlier element along `{scan}`",
+                                             read.span, label=reason, labels=(Label(found.node.scan.span,
+                                                                                    "scans here"),),
+                                             required=f"`{scan} - 1` or a binder `p < {scan}`, all else "
+                                                      "unchanged"))  # fmt: skip
 
     def not_earlier(self, found: GuardedStage, read: n.Reference) -> str | None:
         bounds = {b.name.text: b.bound for node in walk(found.node.body) if isinstance(node, n.Reduction)
                   for b in node.binders}  # fmt: skip
-        for index, at in zip(found.stage.indices, read.indices):
+        for index, at in zip(found.stage.indices, read.indices, strict=False):
             at = strip(at)
             if index != found.stage.scan:
                 if not (isinstance(at, n.Name) and at.text == index):
@@ -166,7 +193,9 @@ class _Laws:
         return made + [(c.guards, c.node.tensor) for c in self.graph.carries if c.carry.tensor == tensor]
 
     def producers(self) -> None:
-        tensors = dict.fromkeys([s.stage.tensor for s in self.graph.stages] + [c.carry.tensor for c in self.graph.carries])
+        tensors = dict.fromkeys(
+            [s.stage.tensor for s in self.graph.stages] + [c.carry.tensor for c in self.graph.carries]
+        )
         for tensor in tensors:
             if tensor not in self.operator.views:
                 self.once(f"tensor `{tensor}`", self.makers(tensor))
@@ -177,8 +206,10 @@ class _Laws:
                 if compatible(guards, other_guards):
                     together = said({**dict(guards), **dict(other_guards)})
                     self.findings.add(Diagnostic("E202", f"{what} is written twice{together}", node.span,
-                                                 label="again here", labels=(Label(other.span, "first here"),),
-                                                 help=("write another tensor, or put the two in different cases of one "
+                                                 label="again here", labels=(Label(other.span,
+                                                                                   "first here"),),
+                                                 help=("write another tensor, or put the two in different "
+                                                       "cases of one "
                                                        "`either`",)))  # fmt: skip
                     return
 
@@ -201,7 +232,9 @@ class _Laws:
         if missing is not None and possible(guards) and tensor not in self.unmade:
             self.unmade.add(tensor)
             made = [Label(node.span, "made here") for _, node in self.makers(tensor)]
-            self.findings.add(Diagnostic("E201", f"nothing makes `{tensor}`{said(missing)}, and {reader} reads it", span,
+            self.findings.add(Diagnostic("E201",
+                                         f"nothing makes `{tensor}`{said(missing)}, and {reader} reads it",
+                                         span,
                                          label="read here", labels=tuple(made[:3]),
                                          help=(f"add a stage that makes `{tensor}` there",)))  # fmt: skip
 
@@ -210,11 +243,14 @@ class _Laws:
         if port is None:
             return
         if port.direction == "output":
-            self.findings.add(Diagnostic("E203", f"`{view.name}` is a window of the output `{port.name}` and cannot be read",
+            self.findings.add(Diagnostic("E203",
+                                         f"`{view.name}` is a window of the output `{port.name}` and cannot "
+                                         "be read",
                                          span, labels=(Label(view.span, "declared here"),),
                                          help=("read the tensor that is written to it",)))  # fmt: skip
         elif view.condition is not None and view.otherwise is None:
-            self.findings.add(Diagnostic("E214", f"`{view.name}` has no value where its condition fails", span,
+            self.findings.add(Diagnostic("E214", f"`{view.name}` has no value where its condition fails",
+                                         span,
                                          labels=(Label(view.span, "declared without `else`"),),
                                          help=("add `else 0.0` to the view",)))  # fmt: skip
 
@@ -222,16 +258,22 @@ class _Laws:
     def outputs(self) -> None:
         writers: dict[str, list[tuple[Guards, n.Node]]] = {}
         targets = [(s.stage.tensor, s.guards, s.node.target) for s in self.graph.stages]
-        targets += [(c.carry.end.tensor, c.guards, c.node.end) for c in self.graph.carries if c.carry.end is not None]
+        targets += [
+            (c.carry.end.tensor, c.guards, c.node.end) for c in self.graph.carries if c.carry.end is not None
+        ]
         for tensor, guards, node in targets:
             view = self.operator.views.get(tensor)
             if view is None or view.port not in self.operator.ports:
                 continue
             port = self.operator.ports[view.port]
             if not port.written:
-                self.findings.add(Diagnostic("E203", f"`{tensor}` is a window of the input `{port.name}`, which is never "
-                                             "written", node.span, labels=(Label(port.span, "declared as an input"),),
-                                             help=("mark the input `updated` if the operator writes it in place",)))  # fmt: skip
+                self.findings.add(Diagnostic("E203",
+                                             f"`{tensor}` is a window of the input `{port.name}`, which is "
+                                             "never "
+                                             "written", node.span, labels=(Label(port.span,
+                                                                                 "declared as an input"),),
+                                             help=("mark the input `updated` if the operator writes it in "
+                                                   "place",)))  # fmt: skip
                 continue
             writers.setdefault(port.name, []).append((guards, node))
         for port in self.operator.ports.values():
@@ -240,10 +282,13 @@ class _Laws:
                 self.once(f"{a(port.direction)} `{port.name}`".partition(" ")[2], found)
                 missing = uncovered((), [guards for guards, _ in found], self.graph.cases)
                 if missing is not None:
-                    self.findings.add(Diagnostic("E203", f"{port.direction} `{port.name}` is not written{said(missing)}",
+                    self.findings.add(Diagnostic("E203",
+                                                 f"{port.direction} `{port.name}` is not "
+                                                 f"written{said(missing)}",
                                                  port.span, label="declared here",
-                                                 labels=tuple(Label(node.span, "written here") for _, node in found[:3]),
-                                                 help=("write it from a stage, or end a carry in it",)))  # fmt: skip
+                                                 labels=tuple(Label(node.span, "written here") for _,
+                                                              node in found[:3]),
+                                          help=("write it from a stage, or end a carry in it",)))  # fmt: skip
 
     # ---- circles ----
     def cycles(self) -> None:
@@ -262,14 +307,18 @@ class _Laws:
                 stages = [self.graph.stages[i] for i in path]
                 names = " -> ".join(s.stage.name for s in [*stages, stages[0]])
                 guards = said({k: v for s in stages for k, v in s.guards})
-                self.findings.add(Diagnostic("E204", f"the graph has a circle{guards}: {names}", stages[0].node.name.span,
+                self.findings.add(Diagnostic("E204", f"the graph has a circle{guards}: {names}",
+                                             stages[0].node.name.span,
                                              label="reads what follows from it",
-                                             labels=tuple(Label(s.node.name.span, "in the circle") for s in stages[1:]),
-                                             help=("carry a tensor over a sequential index, or `scan` one",)))  # fmt: skip
+                                             labels=tuple(Label(s.node.name.span, "in the circle")
+                                                          for s in stages[1:]),
+                                help=("carry a tensor over a sequential index, or `scan` one",)))  # fmt: skip
 
     def circle(self, start: int, edges: dict[int, list[int]]) -> list[int] | None:
         """A way from a stage back to itself whose conditions can all hold together."""
-        stack: list[tuple[int, tuple[int, ...], Guards]] = [(start, (start,), self.graph.stages[start].guards)]
+        stack: list[tuple[int, tuple[int, ...], Guards]] = [
+            (start, (start,), self.graph.stages[start].guards)
+        ]
         seen: set[tuple[int, Guards]] = set()
         while stack:
             at, path, guards = stack.pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define
 
 from kdsl.check.domains import known_domain, range_ends
 from kdsl.check.findings import (
@@ -15,11 +15,9 @@ from kdsl.check.findings import (
 )
 from kdsl.check.infer import expect_bool, expect_int, expect_number, infer
 from kdsl.check.model import DTYPE_BYTES, walk
+from kdsl.check.operator_names import OperatorNames
 from kdsl.check.operators import SCALAR_TYPES, block
 from kdsl.check.scope import (
-    GIVEN,
-    INTEGER_FUNCTIONS,
-    MATHEMATICS,
     STATIC_FUNCTIONS,
     Scope,
     Signature,
@@ -33,49 +31,14 @@ from kdsl.source.diagnostic import Diagnostic, Label
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
-FUNCTIONS = {**MATHEMATICS, **INTEGER_FUNCTIONS, **GIVEN}
-CALL_FUNCTIONS = {**STATIC_FUNCTIONS, **GIVEN}
-
-
-@define
-class OperatorNames:
-    """What the names of an operator mean, kind by kind. `first` is where each was declared."""
-
-    declaration: n.Operator
-    first: dict[str, tuple[str, Span]] = field(factory=dict)
-    values: dict[str, Symbol] = field(factory=dict)  # sizes, parameters, options
-    indices: dict[str, Symbol] = field(factory=dict)
-    modes: dict[str, str] = field(factory=dict)
-    inputs: dict[str, TensorSymbol] = field(factory=dict)
-    outputs: dict[str, TensorSymbol] = field(factory=dict)
-    updated: set[str] = field(factory=set)
-    views: dict[str, TensorSymbol] = field(factory=dict)
-    tensors: dict[str, TensorSymbol] = field(factory=dict)
-    functions: dict[str, Signature] = field(factory=lambda: dict(FUNCTIONS))
-    stages: dict[str, Span] = field(factory=dict)
-    eithers: dict[str, tuple[str, ...]] = field(factory=dict)
-
-    @property
-    def outer(self) -> dict[str, Symbol]:
-        """Indices that every stage sees: those of the loops around the graph."""
-        return {name: symbol for name, symbol in self.indices.items() if self.modes[name] != "local"}
-
-    @property
-    def given(self) -> dict[str, Span]:
-        return {name: symbol.span for name, symbol in {**self.inputs, **self.outputs}.items()}
-
-    def call_scope(self, where: str) -> Scope:
-        """What a law or a requirement may say of a call."""
-        absent = {name: "it is an index, which has no one value" for name in self.indices}
-        absent |= {name: "it is a tensor; only `given(...)` asks for one" for name in (*self.inputs, *self.outputs)}
-        return Scope(where, dict(self.values), CALL_FUNCTIONS, {}, absent, self.given)
-
 
 def check_operator_lines(declaration: n.Operator, findings: Findings) -> OperatorNames:
     """Every line of the operator but the graph's own laws (`operator_graph`)."""
     lines = _Lines(OperatorNames(declaration), findings)
-    for step in (lines.domains, lines.options, lines.ports, lines.index_names, lines.tensor_names, lines.definitions,
-                 lines.laws, lines.extents, lines.views, lines.rounding, lines.parts, lines.acceptance):  # fmt: skip
+    for step in (lines.domains, lines.options, lines.ports, lines.index_names, lines.tensor_names,
+                 lines.definitions,
+                 lines.laws, lines.extents, lines.views, lines.rounding, lines.parts,
+                 lines.acceptance):  # fmt: skip
         step()
     return lines.names
 
@@ -92,7 +55,8 @@ class _Lines:
         """Whether the name is new; sizes, options, indices, functions and tensors share one namespace."""
         known = self.names.first.get(name.text)
         if known is not None:
-            self.findings.add(duplicate(f"{known[0]} and {kind}" if known[0] != kind else kind, name.text, name.span,
+            self.findings.add(duplicate(f"{known[0]} and {kind}" if known[0] != kind else kind, name.text,
+                                        name.span,
                                         known[1]))  # fmt: skip
             return False
         self.names.first[name.text] = (kind, name.span)
@@ -111,8 +75,11 @@ class _Lines:
     def domain(self, kind: str, line: n.Domain) -> None:
         what = f"{kind} `{line.names[0].text}`"
         values = line.values
-        found = range_ends(values, what, self.findings) if kind == "size" and isinstance(values, n.Range) else \
-            known_domain(values, what, self.findings)
+        found = (
+            range_ends(values, what, self.findings)
+            if kind == "size" and isinstance(values, n.Range)
+            else known_domain(values, what, self.findings)
+        )
         if found and any(isinstance(v, str) or v < 0 for v in found):
             self.findings.add(Diagnostic("E117", f"a {kind} is a number from 0 up", values.span))
 
@@ -146,12 +113,16 @@ class _Lines:
         text = line.default.text if isinstance(line.default, n.Name) else line.default.span.text
         values = [str(v).lower() for v in symbol.type.values]
         if text not in values:
-            self.findings.add(Diagnostic("E142", f"the default of `{line.names[0].text}` is none of its values",
-                                         line.default.span, observed=text, required=", ".join(values)))  # fmt: skip
+            self.findings.add(Diagnostic("E142",
+                                         f"the default of `{line.names[0].text}` is none of its values",
+                                         line.default.span, observed=text,
+                                         required=", ".join(values)))  # fmt: skip
 
     # ---- tensors ----
     def ports(self) -> None:
-        scope = Scope("a shape", {k: s for k, s in self.names.values.items() if s.kind in ("size", "parameter")})
+        scope = Scope(
+            "a shape", {k: s for k, s in self.names.values.items() if s.kind in ("size", "parameter")}
+        )
         for side, kind in (("inputs", "input"), ("outputs", "output")):
             table = self.names.inputs if kind == "input" else self.names.outputs
             for line in self.block(side):
@@ -159,7 +130,9 @@ class _Lines:
                 dtypes = tuple(d.name for d in line.dtypes if not d.like)
                 for name in line.names:
                     if self.declare(kind, name):
-                        table[name.text] = TensorSymbol(kind, len(line.shape), tensor_value(dtypes), name.span)
+                        table[name.text] = TensorSymbol(
+                            kind, len(line.shape), tensor_value(dtypes), name.span
+                        )
                         if "updated" in line.flags:
                             self.names.updated.add(name.text)
 
@@ -169,7 +142,9 @@ class _Lines:
         for dtype in line.dtypes:
             if dtype.like and dtype.name not in (*self.names.inputs, *self.names.outputs):
                 known = (*self.names.inputs, *self.names.outputs)
-                self.findings.add(unknown_name("port", dtype.name, dtype.span, known, " declared before this line"))
+                self.findings.add(
+                    unknown_name("port", dtype.name, dtype.span, known, " declared before this line")
+                )
             elif not dtype.like:
                 self.dtype(dtype.name, dtype.span)
         if "updated" in line.flags and kind == "output":
@@ -179,10 +154,13 @@ class _Lines:
             for expr in line.alternative.shape:
                 expect_int(expr, scope, self.findings, "a dimension")
             if len(line.alternative.shape) != len(line.shape):
-                self.findings.add(Diagnostic("E112", "the two shapes have different ranks", line.alternative.span,
+                self.findings.add(Diagnostic("E112", "the two shapes have different ranks",
+                                             line.alternative.span,
                                              observed=str(len(line.alternative.shape)),
                                              required=str(len(line.shape))))  # fmt: skip
-            expect_bool(line.alternative.condition, self.names.call_scope("a shape's condition"), self.findings)
+            expect_bool(
+                line.alternative.condition, self.names.call_scope("a shape's condition"), self.findings
+            )
 
     def dtype(self, name: str, span: Span) -> None:
         if name not in DTYPE_BYTES:
@@ -218,11 +196,15 @@ class _Lines:
         symbol = self.names.tensors.get(name.text) or self.names.views.get(name.text)
         if symbol is None:
             if self.declare("tensor", name):
-                self.names.tensors[name.text] = TensorSymbol("tensor", len(reference.indices), FLOAT, name.span)
+                self.names.tensors[name.text] = TensorSymbol(
+                    "tensor", len(reference.indices), FLOAT, name.span
+                )
         elif symbol.rank != len(reference.indices):
             self.findings.add(Diagnostic("E112", f"`{name.text}` has {symbol.rank} indices, written at "
-                                         f"{len(reference.indices)}", reference.span, observed=str(len(reference.indices)),
-                                         required=str(symbol.rank), labels=(Label(symbol.span, "declared here"),)))  # fmt: skip
+                                         f"{len(reference.indices)}", reference.span,
+                                         observed=str(len(reference.indices)),
+                                         required=str(symbol.rank), labels=(Label(symbol.span,
+                                                 "declared here"),)))  # fmt: skip
 
     # ---- functions and laws ----
     def definitions(self) -> None:
@@ -230,7 +212,8 @@ class _Lines:
         for line in self.block("define"):
             if self.declare("definition", line.name):
                 self.names.functions[line.name.text] = Signature(
-                    len(line.parameters), len(line.parameters), "fixed", "int", line.name.span, ANY)  # fmt: skip
+                    len(line.parameters), len(line.parameters), "fixed", "int", line.name.span,
+                    ANY)  # fmt: skip
         pending, done = list(lines), set()
         for name in pending:
             self.define(name, lines, [], done)
@@ -252,11 +235,15 @@ class _Lines:
         if name in done:
             return
         done.add(name)
-        scope = self.graph_scope(f"definition `{name}`", {p.text: index_symbol(p.span) for p in line.parameters}, False)
+        scope = self.graph_scope(
+            f"definition `{name}`", {p.text: index_symbol(p.span) for p in line.parameters}, False
+        )
         seen: dict[str, Span] = {}
         for parameter in line.parameters:
             if parameter.text in seen:
-                self.findings.add(duplicate("parameter", parameter.text, parameter.span, seen[parameter.text]))
+                self.findings.add(
+                    duplicate("parameter", parameter.text, parameter.span, seen[parameter.text])
+                )
             seen.setdefault(parameter.text, parameter.span)
         found = infer(line.body, scope, self.findings)
         count = len(line.parameters)
@@ -265,7 +252,8 @@ class _Lines:
     def graph_scope(self, where: str, indices: dict[str, Symbol], tensors: bool) -> Scope:
         absent = {name: f"it is an index that {where} does not have" for name in self.names.indices}
         reads = {**self.names.inputs, **({**self.names.views, **self.names.tensors} if tensors else {})}
-        return Scope(where, {**self.names.values, **indices}, self.names.functions, reads, absent, self.names.given,
+        return Scope(where, {**self.names.values, **indices}, self.names.functions, reads, absent,
+                     self.names.given,
                      self.names.indices if tensors else None)  # fmt: skip
 
     def laws(self) -> None:
@@ -297,10 +285,12 @@ class _Lines:
             scope = self.graph_scope(where, {**self.names.outer, **own}, False)
             ports = {**self.names.inputs, **self.names.outputs}
             if not isinstance(line.source, n.Reference):
-                self.findings.add(type_mismatch("a view is a window of a port", line.source.span, "an expression",
+                self.findings.add(type_mismatch("a view is a window of a port", line.source.span,
+                                                "an expression",
                                                 "a port at indices: `q[n, i]`"))  # fmt: skip
             elif line.source.name.text in ports:
-                infer(line.source, Scope(where, scope.names, scope.functions, ports, scope.absent, scope.inputs),
+                infer(line.source,
+                      Scope(where, scope.names, scope.functions, ports, scope.absent, scope.inputs),
                       self.findings)  # fmt: skip
             else:
                 self.findings.add(unknown_name("port", line.source.name.text, line.source.name.span, ports))
@@ -314,16 +304,20 @@ class _Lines:
         found: dict[str, Symbol] = {}
         for index in reference.indices:
             if not isinstance(index, n.Name):
-                self.findings.add(type_mismatch(f"{where} is defined at plain indices", index.span, "an expression",
+                self.findings.add(type_mismatch(f"{where} is defined at plain indices", index.span,
+                                                "an expression",
                                                 "an index"))  # fmt: skip
             elif index.text not in self.names.indices:
-                self.findings.add(unknown_name("index", index.text, index.span, self.names.indices, f" of {where}"))
+                self.findings.add(
+                    unknown_name("index", index.text, index.span, self.names.indices, f" of {where}")
+                )
             elif index.text in found:
                 self.findings.add(duplicate("index", index.text, index.span, found[index.text].span,
                                             "every index of a tensor is another one"))  # fmt: skip
             elif local and self.names.modes[index.text] != "local":
                 self.findings.add(wrong_place("index of a tensor", index.text, index.span,
-                                              f"`{index.text}` is {self.names.modes[index.text]}: a tensor of the graph "
+                                              f"`{index.text}` is {self.names.modes[index.text]}: a tensor "
+                                              "of the graph "
                                               "belongs to one value of it", "leave it out"))  # fmt: skip
             else:
                 found[index.text] = index_symbol(index.span)
@@ -377,22 +371,31 @@ class _Lines:
         if node.next.text not in self.names.tensors:
             self.findings.add(unknown_name("tensor", node.next.text, node.next.span, self.names.tensors))
         elif self.names.tensors[node.next.text].rank != len(node.tensor.indices):
-            self.findings.add(Diagnostic("E112", f"`{node.next.text}` follows `{node.tensor.name.text}` and has another "
-                                         "rank", node.next.span, observed=str(self.names.tensors[node.next.text].rank),
+            self.findings.add(Diagnostic("E112",
+                                         f"`{node.next.text}` follows `{node.tensor.name.text}` and has "
+                                         "another "
+                                "rank", node.next.span, observed=str(self.names.tensors[node.next.text].rank),
                                          required=str(len(node.tensor.indices))))  # fmt: skip
 
     def acceptance(self) -> None:
         seen: dict[str, Span] = {}
         for item in (item for item in self.names.declaration.items if isinstance(item, n.Acceptance)):
             if item.name.text in seen:
-                self.findings.add(duplicate("acceptance", item.name.text, item.name.span, seen[item.name.text]))
+                self.findings.add(
+                    duplicate("acceptance", item.name.text, item.name.span, seen[item.name.text])
+                )
             seen.setdefault(item.name.text, item.name.span)
-            ports = {**self.names.outputs, **{k: v for k, v in self.names.inputs.items() if k in self.names.updated}}
+            ports = {
+                **self.names.outputs,
+                **{k: v for k, v in self.names.inputs.items() if k in self.names.updated},
+            }
             for claim in item.claims:
                 for call in (c for c in walk(claim.predicate) if isinstance(c, n.Call)):
                     if call.function.text not in ("finite", "rms_error", "element_error", "min", "max"):
                         known = ("finite", "rms_error", "element_error", "min", "max")
-                        self.findings.add(unknown_name("measure", call.function.text, call.function.span, known))
+                        self.findings.add(
+                            unknown_name("measure", call.function.text, call.function.span, known)
+                        )
                     elif call.function.text in ("finite", "rms_error"):
                         for argument in call.arguments:
                             if isinstance(argument, n.Name) and argument.text not in ports:

@@ -12,7 +12,9 @@ SCALAR_TYPES = ("f32",)
 
 def block(items: tuple[n.Node, ...], kind: str) -> tuple[n.Node, ...]:
     """The lines of every block of one kind, in order."""
-    return tuple(line for item in items if isinstance(item, n.Block) and item.kind == kind for line in item.items)
+    return tuple(
+        line for item in items if isinstance(item, n.Block) and item.kind == kind for line in item.items
+    )
 
 
 def resolve_operator(declaration: n.Operator) -> Operator:
@@ -25,14 +27,21 @@ def resolve_operator(declaration: n.Operator) -> Operator:
         declaration=declaration,
         sizes=sizes,
         parameters={p.name: p for domain in block(items, "parameters") for p in _parameters(domain)},
-        ports={p.name: p for side in ("inputs", "outputs") for line in block(items, side) for p in _ports(line, side)},
+        ports={
+            p.name: p
+            for side in ("inputs", "outputs")
+            for line in block(items, side)
+            for p in _ports(line, side)
+        },
         options=options,
         laws=block(items, "laws"),
         definitions={line.name.text: _definition(line) for line in block(items, "define")},
         indices={i.name: i for line in block(items, "indices") for i in _indices(line)},
         views={line.target.name.text: _view(line) for line in block(items, "views")},
         rounding={
-            name.text: tuple(d.name for d in line.dtypes) for line in block(items, "rounding") for name in line.names
+            name.text: tuple(d.name for d in line.dtypes)
+            for line in block(items, "rounding")
+            for name in line.names
         },
         parts=parts,
         forms=_forms(parts, options),

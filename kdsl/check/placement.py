@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from attrs import define
 
+from kdsl.check.dealing import missing_feature, positive
 from kdsl.check.findings import a, listed
+from kdsl.check.loops import absent_stage, only_with
 from kdsl.check.model import DTYPE_BYTES, Carry, Home, Operator, Stage
 from kdsl.check.points import KernelAtPoint, Point
-from kdsl.check.schedule import absent_stage, missing_feature, only_with, positive
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
 MEMORIES = {"cpu": ("stack", "workspace", "global"), "cuda": ("registers", "shared", "workspace", "global")}
 SWIZZLES = (32, 64, 128)
-FITS = {"swizzle": ("shared", "workspace"), "pad": ("shared", "workspace", "stack"), "ring": ("shared", "registers"),
-        "as": ("registers", "tensor_memory", "shared"), "alias": ("shared", "stack"), "lanes": ("registers",)}  # fmt: skip
+FITS = {"swizzle": ("shared", "workspace"), "pad": ("shared", "workspace", "stack"),
+        "ring": ("shared", "registers"),
+        "as": ("registers", "tensor_memory", "shared"), "alias": ("shared", "stack"),
+        "lanes": ("registers",)}  # fmt: skip
 ASYNCHRONOUS = ("cp.async", "cp.async.bulk", "tma")
 
 
@@ -42,7 +45,9 @@ def known_tensors(point: Point, kernel: KernelAtPoint) -> dict[str, tuple[str, .
     every.update({carried.carry.tensor: carried.carry.indices for carried in point.graph.carries})
     every.update({name: view.indices for name, view in point.rule.operator.views.items()})
     reads = [read.tensor for made in kernel.graph.stages for read in made.stage.reads]
-    reads += [end.tensor for c in kernel.graph.carries for end in (c.carry.start, c.carry.end) if end is not None]
+    reads += [
+        end.tensor for c in kernel.graph.carries for end in (c.carry.start, c.carry.end) if end is not None
+    ]
     reads += [c.carry.next for c in kernel.graph.carries]
     for name in reads:
         if name in every:
@@ -105,7 +110,9 @@ class _Line:
         here = [s for s in self.point.rule.graph.stages if s.stage.part in self.kernel.kernel.parts
                 and (s.stage.tensor == name.text or reads(s.stage, name.text))]  # fmt: skip
         labels = tuple(Label(s.node.name.span, "there it would be") for s in here[:1])
-        self.point.absent(self.kernel, name, "tensor", only_with(self.point, [s.guards for s in here]), labels)
+        self.point.absent(
+            self.kernel, name, "tensor", only_with(self.point, [s.guards for s in here]), labels
+        )
         return False
 
     # ---- memory ----
@@ -129,11 +136,20 @@ class _Line:
                            self.line.memory, listed(known))  # fmt: skip
         pad, swizzle = self.attribute("pad"), self.attribute("swizzle")
         if pad is not None and swizzle is not None and self.point.value(pad.value) != 0:
-            self.wrong(pad, "padded rows cannot be swizzled as well", "pad and swizzle", "one of the two", swizzle.span)
+            self.wrong(
+                pad,
+                "padded rows cannot be swizzled as well",
+                "pad and swizzle",
+                "one of the two",
+                swizzle.span,
+            )
 
-    def wrong(self, attribute: n.Attribute, message: str, found: str, needed: str, other: Span | None = None) -> None:
+    def wrong(
+        self, attribute: n.Attribute, message: str, found: str, needed: str, other: Span | None = None
+    ) -> None:
         labels = (Label(other, "with this"),) if other is not None else ()
-        self.point.report(Diagnostic("E310", message, attribute.span, observed=found, required=needed, labels=labels,
+        self.point.report(Diagnostic("E310", message, attribute.span, observed=found, required=needed,
+                                     labels=labels,
                                      evidence=Evidence.PROVED, help=("drop it",)))  # fmt: skip
 
     def engine(self) -> None:
@@ -143,7 +159,8 @@ class _Line:
         if via.name.text not in self.point.target.has:
             self.point.report(missing_feature(self.point, via.name.text, via.name.span))
         elif via.name.text in ASYNCHRONOUS and self.line.memory not in ("shared", "global"):
-            self.wrong(via, f"`{via.name.text}` copies into shared memory, not {a(self.line.memory)}", self.line.memory,
+            self.wrong(via, f"`{via.name.text}` copies into shared memory, not {a(self.line.memory)}",
+                       self.line.memory,
                        "shared")  # fmt: skip
         size = self.point.value(via.value)
         if via.name.text == "cp.async" and isinstance(size, int) and size not in (4, 8, 16):
@@ -157,7 +174,8 @@ class _Line:
         swizzle = self.attribute("swizzle")
         width = self.point.value(swizzle.value) if swizzle is not None else None
         if isinstance(width, int) and width not in SWIZZLES:
-            self.point.report(Diagnostic("E123", f"there is no swizzle of {width} bytes", swizzle.span, observed=str(width),
+            self.point.report(Diagnostic("E123", f"there is no swizzle of {width} bytes", swizzle.span,
+                                         observed=str(width),
                                          required=listed(SWIZZLES), evidence=Evidence.PROVED))  # fmt: skip
 
     # ---- dtypes ----
@@ -172,7 +190,9 @@ class _Line:
         if carried:
             self.carried(carried, found, carries[carried[0].text])
         operator = self.point.rule.operator
-        wrong = [x for x in names if x not in carried and found not in allowed_dtypes(operator, x.text, self.point)]
+        wrong = [
+            x for x in names if x not in carried and found not in allowed_dtypes(operator, x.text, self.point)
+        ]
         if not wrong:
             return not carried
         view = operator.views.get(wrong[0].text)
@@ -181,14 +201,18 @@ class _Line:
         else:
             help_ = "keep it in f32; the operator lets a rule round " + listed(operator.rounding, 6)
         self.point.report(Diagnostic(
-            "E308", f"{listed(f'`{x.text}`' for x in wrong)} may not be stored as {found}", self.line.dtype.span,
-            label=f"as {found}", observed=found, required=listed(allowed_dtypes(operator, wrong[0].text, self.point)),
+            "E308", f"{listed(f'`{x.text}`' for x in wrong)} may not be stored as {found}",
+            self.line.dtype.span,
+            label=f"as {found}", observed=found,
+            required=listed(allowed_dtypes(operator, wrong[0].text, self.point)),
             labels=self.declared(wrong[0].text), evidence=Evidence.PROVED, help=(help_,)))  # fmt: skip
         return False
 
     def carried(self, names: list[n.Id], found: str, carry: Carry) -> None:
         copies = self.point.rule.operator.rounding.get(carry.tensor, ())
-        help_ = f"`{carry.tensor} : f32`, and a rounded copy for its readers: `{carry.tensor} for ... : {found}`"
+        help_ = (
+            f"`{carry.tensor} : f32`, and a rounded copy for its readers: `{carry.tensor} for ... : {found}`"
+        )
         self.point.report(Diagnostic(
             "E308", f"{listed(f'`{x.text}`' for x in names)}: what is carried over `{carry.over}` stays f32",
             self.line.dtype.span, label=f"as {found}", observed=found, required="f32",
@@ -220,21 +244,29 @@ class _Line:
         dtypes = [d.name for d in node.dtypes]
         if sound and self.line.dtype is not None and self.line.dtype.text not in dtypes:
             self.point.report(Diagnostic(
-                "E308", f"operand {operand} of `{instruction}` is not {self.line.dtype.text}", self.line.dtype.span,
-                observed=self.line.dtype.text, required=listed(dtypes), labels=(Label(node.span, "the operand"),),
+                "E308", f"operand {operand} of `{instruction}` is not {self.line.dtype.text}",
+                self.line.dtype.span,
+                observed=self.line.dtype.text, required=listed(dtypes),
+                labels=(Label(node.span, "the operand"),),
                 evidence=Evidence.PROVED))  # fmt: skip
 
     def layout(self, name: n.Id) -> None:
         indices = self.tensors[name.text]
         order = self.attribute("order")
         if order is not None and sorted(i.text for i in order.names) != sorted(indices):
-            self.point.report(Diagnostic("E126", f"`order` of `{name.text}` must name each of its indices once", order.span,
-                                         observed=listed(i.text for i in order.names), required=listed(indices),
-                                         labels=self.declared(name.text), evidence=Evidence.PROVED))  # fmt: skip
+            self.point.report(Diagnostic("E126",
+                                         f"`order` of `{name.text}` must name each of its indices once",
+                                         order.span,
+                                         observed=listed(i.text for i in order.names),
+                                         required=listed(indices),
+                                         labels=self.declared(name.text),
+                                         evidence=Evidence.PROVED))  # fmt: skip
         lanes = self.attribute("lanes")
         for axis in lanes.axes if lanes is not None else ():
             if axis.index.text not in indices:
-                self.point.report(Diagnostic("E121", f"`lanes {axis.index.text}`: `{name.text}` has no such index", axis.span,
+                self.point.report(Diagnostic("E121",
+                                             f"`lanes {axis.index.text}`: `{name.text}` has no such index",
+                                             axis.span,
                                              observed=axis.index.text, required=listed(indices)))  # fmt: skip
         self.swizzle(name, indices)
         self.alias(name)
@@ -248,7 +280,9 @@ class _Line:
         if row is not None and row < width:
             fitting = [s for s in SWIZZLES if s <= row]
             help_ = f"`swizzle {fitting[-1]}` fits" if fitting else "use `pad 8` instead"
-            self.point.report(Diagnostic("E305", f"`{name.text}` has rows of {row} bytes, swizzle {width} needs rows of at "
+            self.point.report(Diagnostic("E305",
+                                         f"`{name.text}` has rows of {row} bytes, swizzle {width} needs rows "
+                                         "of at "
                                          f"least {width}", attribute.span, observed=f"{row} bytes",
                                          required=f"at least {width} bytes", evidence=Evidence.PROVED,
                                          help=(help_,)))  # fmt: skip
@@ -259,10 +293,21 @@ class _Line:
             return
         other = self.kernel.kernel.homes.get(attribute.name.text)
         if attribute.name.text == name.text or other is None:
-            what = "itself" if other is not None else f"`{attribute.name.text}`, which has no home in `{self.kernel.name}`"
-            self.wrong(attribute, f"`{name.text}` cannot lie over {what}", attribute.name.text, "another placed tensor")
+            what = (
+                "itself"
+                if other is not None
+                else f"`{attribute.name.text}`, which has no home in `{self.kernel.name}`"
+            )
+            self.wrong(
+                attribute,
+                f"`{name.text}` cannot lie over {what}",
+                attribute.name.text,
+                "another placed tensor",
+            )
         elif other.memory != self.line.memory:
-            self.wrong(attribute, f"`{attribute.name.text}` lives in {other.memory}, not in {self.line.memory}", other.memory,
+            self.wrong(attribute,
+                       f"`{attribute.name.text}` lives in {other.memory}, not in {self.line.memory}",
+                       other.memory,
                        self.line.memory, other.span)  # fmt: skip
 
     # ---- readers ----
@@ -281,16 +326,20 @@ class _Line:
             if not any(reads(stage, name.text) for stage in stages for name in names):
                 wrong = True
                 wanted = listed(f"`{name.text}`" for name in names)
-                self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads {wanted}", reader.span,
-                                             labels=(Label(stages[0].span, "the stage"),), evidence=Evidence.PROVED,
+                self.point.report(Diagnostic("E406", f"stage `{reader.text}` never reads {wanted}",
+                                             reader.span,
+                                             labels=(Label(stages[0].span, "the stage"),),
+                                             evidence=Evidence.PROVED,
                                              observed=listed(r.tensor for r in stages[0].reads) or "nothing",
-                                             required=wanted, help=("drop it after `for`",)), everywhere=True)  # fmt: skip
+                                             required=wanted, help=("drop it after `for`",)),
+                                             everywhere=True)  # fmt: skip
         for name in names if known and not wrong else ():
             if not any(reads(stage, name.text) for stage in known):
                 readers = listed(f"`{r.text}`" for r in self.line.readers)
                 self.point.report(Diagnostic("E406", f"{readers} never reads `{name.text}`", name.span,
                                              evidence=Evidence.PROVED,
-                                             help=("give it a line with the stages that read it",)), everywhere=True)  # fmt: skip
+                                             help=("give it a line with the stages that read it",)),
+                                             everywhere=True)  # fmt: skip
 
 
 def reads(stage: Stage, tensor: str) -> bool:
@@ -300,7 +349,11 @@ def reads(stage: Stage, tensor: str) -> bool:
 def row_bytes(point: Point, kernel: KernelAtPoint, tensor: str, indices: tuple[str, ...], line) -> int | None:
     """Bytes of one row as stored: the innermost extent that the kernel's block holds; None if it varies."""
     home: Home | None = kernel.kernel.homes.get(tensor)
-    dtype = line.dtype.text if line.dtype is not None else (home.dtype if home is not None and home.dtype else None)
+    dtype = (
+        line.dtype.text
+        if line.dtype is not None
+        else (home.dtype if home is not None and home.dtype else None)
+    )
     if dtype is None:
         dtype = stored_elsewhere(point, tensor)
     extent = block_extent(point, kernel, indices[-1])

@@ -8,8 +8,8 @@ from itertools import combinations, islice, product
 from attrs import define, evolve, field, frozen
 
 from kdsl.check.blueprint import Blueprint
-from kdsl.check.findings import listed
 from kdsl.check.evaluate import NotStatic, Undecided, decide
+from kdsl.check.findings import listed
 from kdsl.check.kernel_lines import KernelLines
 from kdsl.check.model import Kernel, Target, names_in
 from kdsl.check.operators import block
@@ -52,6 +52,7 @@ class Point:
     sizes: Sizes
     findings: PointFindings
     uncovered: bool = False  # some part is computed by no kernel, or by two
+    record: list | None = None  # what is reported now, for points at which the same kernel would say the same
 
     def value(self, expr: n.Expr | None) -> object | None:
         return decide(expr, self.env) if expr is not None else None
@@ -59,11 +60,18 @@ class Point:
     def report(self, diagnostic: Diagnostic, everywhere: bool = False, subject: str = "") -> None:
         """`subject` tells apart causes with one code and place."""
         self.findings.add(self, diagnostic, everywhere, subject)
+        if self.record is not None:
+            self.record.append((diagnostic, everywhere, subject))
 
-    def absent(self, kernel: KernelAtPoint, name: n.Id, kind: str, reason: str, labels: tuple[Label, ...]) -> None:
+    def absent(
+        self, kernel: KernelAtPoint, name: n.Id, kind: str, reason: str, labels: tuple[Label, ...]
+    ) -> None:
         """A stage or tensor that the kernel does not have here; a finding if it never has it."""
         if not (self.uncovered or self.rule.form_guessed):
-            self.findings.miss(self, Absent(kernel.name, kind, name, reason, labels))
+            found = Absent(kernel.name, kind, name, reason, labels)
+            self.findings.miss(self, found)
+            if self.record is not None:
+                self.record.append(found)
 
 
 @frozen
@@ -117,7 +125,7 @@ class PointFindings:
         yield from self.never_there()
 
     def never_there(self) -> Iterator[Diagnostic]:
-        """E404: names that a kernel has at no point, one finding for those that are missing for one reason."""
+        """E404: names that a kernel has at no point, one finding for those missing for one reason."""
         groups: dict[tuple[str, str], list[Absent]] = {}
         for absent, keys in self.missing.values():
             if keys == self.total:
@@ -127,7 +135,8 @@ class PointFindings:
             names = list(dict.fromkeys(f"`{absent.name.text}`" for absent in group))
             subject = f"{first.kind} {names[0]} is" if len(names) == 1 else f"{listed(names, 6)} are"
             again = tuple(Label(absent.name.span, "nor this") for absent in group[1:5])
-            yield Diagnostic("E404", f"{subject} not in kernel `{kernel}`: {reason}", first.name.span, label="not there",
+            yield Diagnostic("E404", f"{subject} not in kernel `{kernel}`: {reason}", first.name.span,
+                             label="not there",
                              labels=(*again, *first.labels), evidence=Evidence.PROVED,
                              help=("drop what is not there, or change the form or the parts",))  # fmt: skip
 
@@ -150,10 +159,11 @@ class PointFindings:
         for count in (1, 2):
             for positions in combinations(range(len(self.names)), count):
                 values = [{point[position] for point in bad} for position in positions]
-                if {x for x in points if all(x[p] in v for p, v in zip(positions, values))} == bad:
+                chosen = dict(zip(positions, values, strict=True))
+                if {x for x in points if all(x[p] in v for p, v in chosen.items())} == bad:
                     return ", ".join(
                         f"{self.names[p]} = {' or '.join(str(x) for _, x in sorted(v, key=str))}"
-                        for p, v in zip(positions, values)
+                        for p, v in zip(positions, values, strict=False)
                     )
         shown = sorted(bad, key=str)[:4]
         text = " or ".join(", ".join(f"{name} = {value}" for name, value in point) for point in shown)
@@ -164,7 +174,7 @@ def choice_points(rule: RuleNames) -> Iterator[dict[str, object]]:
     """Every combination of the choices, the default first."""
     yield dict(rule.defaults)
     for values in islice(product(*rule.choices.values()), MOST_POINTS):
-        point = dict(zip(rule.choices, values))
+        point = dict(zip(rule.choices, values, strict=False))
         if point != rule.defaults:
             yield point
 
@@ -180,6 +190,32 @@ class Walk:
     _graphs: dict[tuple, Blueprint] = field(factory=dict)
     _sizes: dict[tuple, Sizes] = field(factory=dict)
     _names: dict[int, tuple[str, ...]] = field(factory=dict)
+    _said: dict[tuple, list] = field(factory=dict)
+
+    def once(self, point: Point, kernel: KernelAtPoint, checks) -> None:
+        """Run checks of one kernel, or repeat what they said of it at a point that differs in nothing they
+        read.
+        """
+        active = tuple(k.name for k in point.kernels)
+        key = (
+            id(kernel.kernel),
+            id(kernel.graph),
+            id(point.sizes),
+            point.target.name,
+            active,
+            point.uncovered,
+        )
+        if key in self._said:
+            for said in self._said[key]:
+                if isinstance(said, Absent):
+                    point.findings.miss(point, said)
+                else:
+                    point.findings.add(point, *said)
+            return
+        point.record = self._said[key] = []
+        for check in checks:
+            check(point, kernel)
+        point.record = None
 
     def points(self) -> Iterator[Point]:
         for target in self.rule.targets:
@@ -200,7 +236,9 @@ class Walk:
                 return None
         env.update(form)
         graph = self.memo(self._graphs, tuple(form.items()), lambda: self.rule.graph.under(form))
-        sizes = self.memo(self._sizes, self.relevant(env), lambda: Sizes.of(self.rule.operator, self.rule.require, env))
+        sizes = self.memo(
+            self._sizes, self.relevant(env), lambda: Sizes.of(self.rule.operator, self.rule.require, env)
+        )
         point = Point(self.rule, target, choices, env, form, graph, [], sizes, self.findings)
         for lines in self.kernels:
             self.kernel(point, lines)
@@ -244,4 +282,5 @@ class Walk:
 
 def _of_parts(graph: Blueprint, parts: set[str]) -> Blueprint:
     return Blueprint(tuple(s for s in graph.stages if s.stage.part in parts),
-                     tuple(c for c in graph.carries if c.carry.part in parts), graph.eithers, graph.cases)  # fmt: skip
+                     tuple(c for c in graph.carries if c.carry.part in parts), graph.eithers,
+                     graph.cases)  # fmt: skip

@@ -1,8 +1,8 @@
 """Operands of matrix instructions: where each comes from, and that producer and consumer agree lane by lane.
 
-The rows (index m) of a product are the output index that `rows` names, or the one dealt over warps in tiles of whole
-rows; dealt in tiles of whole columns only, it is the columns. The operand that has the row index is A, the other one
-B, and the reduced index is k.
+The rows (index m) of a product are the output index that `rows` names, or the one dealt over warps in tiles
+of whole rows; dealt in tiles of whole columns only, it is the columns. The operand that has the row index is
+A, the other one B, and the reduced index is k.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def _products(point: Point, kernel: KernelAtPoint) -> list[Product]:
 def _product(kernel: KernelAtPoint, stage: Stage, instruction: Instruction, computation) -> Product | None:
     if len(stage.indices) != 2 or len(stage.contracted) != 1:
         return None
-    dealt = computation.attributes.get("over") or tuple(a for r in kernel.kernel.roles.values() for a in r.over)
+    dealt = computation.attributes.get("over") or tuple(
+        a for r in kernel.kernel.roles.values() for a in r.over
+    )
     named = computation.attributes.get("rows")
     rows = named[0] if isinstance(named, tuple) else named
     if rows is None:
@@ -77,13 +79,17 @@ def _product(kernel: KernelAtPoint, stage: Stage, instruction: Instruction, comp
 
 
 def _dealt_rows(stage: Stage, dealt: dict[str, int], instruction: Instruction) -> str:
-    """The output index dealt over warps, if its tile holds whole rows; tiles that only hold columns leave the other."""
+    """The output index dealt over warps, if its tile holds whole rows; tiles that only hold columns leave the
+    other.
+    """
     index = next((i for i in dealt if i in stage.indices), None)
     if index is None:
         return stage.indices[0]
     m, ns = instruction.fields.get("m"), instruction.fields.get("n")
     by = dealt[index]
-    columns = any(isinstance(x, int) and x > 0 and by % x == 0 for x in (ns if isinstance(ns, tuple) else (ns,)))
+    columns = any(
+        isinstance(x, int) and x > 0 and by % x == 0 for x in (ns if isinstance(ns, tuple) else (ns,))
+    )
     if isinstance(m, int) and by % m and columns:
         return next(i for i in stage.indices if i != index)
     return index
@@ -101,10 +107,12 @@ def _tiles(point: Point, kernel: KernelAtPoint, product: Product) -> None:
         if held is None or any(isinstance(size, int) and size > 0 and held % size == 0 for size in sizes):
             continue
         point.report(Diagnostic(
-            "E120", f"`{product.instruction.name}` multiplies {extent} = {listed(sizes, 3)} of `{index}` at once, and a warp "
-            f"of `{product.stage.name}` has {held}", product.span, label=f"{held} of `{index}` here", observed=str(held),
+            "E120", f"`{product.instruction.name}` multiplies {extent} = {listed(sizes, 3)} of `{index}` at "
+                    "once, and a warp "
+            f"of `{product.stage.name}` has {held}", product.span, label=f"{held} of `{index}` here",
+            observed=str(held),
             required=f"a multiple of {listed(sizes, 3)}", labels=(Label(product.stage.span, "the stage"),),
-            evidence=Evidence.PROVED, help=(f"deal `{index}` in larger tiles, or take other rows with `rows`",)),
+         evidence=Evidence.PROVED, help=(f"deal `{index}` in larger tiles, or take other rows with `rows`",)),
             subject=extent)  # fmt: skip
 
 
@@ -112,7 +120,9 @@ def plain(reference: n.Reference) -> tuple[str, ...]:
     return tuple(i.text if isinstance(i, n.Name) else "" for i in reference.indices)
 
 
-def _operand(point, kernel: KernelAtPoint, product: Product, operand: str, reference: n.Reference, products) -> None:
+def _operand(
+    point, kernel: KernelAtPoint, product: Product, operand: str, reference: n.Reference, products
+) -> None:
     tensor = reference.name.text
     home = place_for(kernel, product.stage, tensor)
     node = product.instruction.operands.get(operand)
@@ -128,9 +138,11 @@ def _operand(point, kernel: KernelAtPoint, product: Product, operand: str, refer
         return
     memories = (*node.memories, *(("shared",) if "loads" in product.instruction.fields else ()))
     point.report(Diagnostic(
-        "E306", f"`{tensor}` is operand {operand} of `{product.stage.name}` and lives in {home.memory}", product.span,
+        "E306", f"`{tensor}` is operand {operand} of `{product.stage.name}` and lives in {home.memory}",
+        product.span,
         label=f"`{product.instruction.name}` reads it from {' or '.join(dict.fromkeys(memories))}",
-        labels=(Label(home.span, "placed here"),), observed=home.memory, required=" or ".join(dict.fromkeys(memories)),
+        labels=(Label(home.span, "placed here"),), observed=home.memory,
+        required=" or ".join(dict.fromkeys(memories)),
         evidence=Evidence.PROVED,
         help=(f"add `{tensor} for {product.stage.name} : in shared pad 8`",)))  # fmt: skip
 
@@ -153,7 +165,8 @@ def _fragment(point, kernel, product: Product, operand: str, reference, home: Ho
         return
     if f"{instruction}.{held}" != wanted:
         point.report(Diagnostic(
-            "E307", f"`{tensor}` is held as {instruction}.{held} and read by `{product.stage.name}` as {wanted}", home.span,
+            "E307", f"`{tensor}` is held as {instruction}.{held} and read by `{product.stage.name}` as "
+                    f"{wanted}", home.span,
             label=f"as {instruction}.{held}", labels=(Label(product.span, f"reads {wanted}"),),
             observed=f"{instruction}.{held}", required=wanted, evidence=Evidence.PROVED,
             help=(f"write `as {wanted}`, or place a copy in shared memory",)))  # fmt: skip
@@ -178,7 +191,8 @@ def _accumulator(point, kernel, product: Product, operand: str, reference, home:
     allowed = [d for d in point.rule.operator.rounding.get(tensor, ()) if d in dtypes]
     notes, help_ = (), "place a copy for it in shared memory, in a dtype that the operator allows"
     if moved is not None and moved[0] == 0:
-        notes = (f"proved: the two fragments hold the same elements in the same lane ({moved[1]} of {moved[1]}); "
+        notes = (f"proved: the two fragments hold the same elements in the same lane ({moved[1]} of "
+                 f"{moved[1]}); "
                  "only the rounding is missing",)  # fmt: skip
         if allowed:
             view = f"{allowed[0]} in registers as {product.instruction.name}.{operand}"
@@ -186,7 +200,8 @@ def _accumulator(point, kernel, product: Product, operand: str, reference, home:
     elif allowed:
         help_ = f"add `{tensor} for {product.stage.name} : {allowed[0]} in shared pad 8`"
     point.report(Diagnostic(
-        "E301", f"`{tensor}` feeds `{product.stage.name}` as operand {operand}, but lives only in accumulators", home.span,
+        "E301", f"`{tensor}` feeds `{product.stage.name}` as operand {operand}, but lives only in "
+                "accumulators", home.span,
         label=f"{home.dtype or 'f32'}, accumulator",
         labels=(Label(product.span, f"takes {operand} as {' or '.join(dtypes)}"),),
         observed=home.dtype or "f32", required=" or ".join(dtypes), evidence=Evidence.PROVED, notes=notes,
@@ -203,10 +218,13 @@ def agreement(point, kernel, product: Product, operand: str, reference, source: 
     rows = f"rows {maker.rows}, columns {maker.columns}" if maker is not None else "an accumulator"
     point.report(Diagnostic(
         "E307", f"`{tensor}` is produced as {rows} and read by `{product.stage.name}` as operand {operand}: "
-        f"{moved[0]} of {moved[1]} elements change lane", product.span, label=f"reads {product.instruction.name}.{operand}",
-        labels=(Label(source.span, "placed here"), *((Label(maker.span, "produced here"),) if maker is not None else ())),
+        f"{moved[0]} of {moved[1]} elements change lane", product.span,
+        label=f"reads {product.instruction.name}.{operand}",
+        labels=(Label(source.span, "placed here"),
+                *((Label(maker.span, "produced here"),) if maker is not None else ())),
         observed=f"{moved[0]} elements move", required="0", evidence=Evidence.PROVED,
-        help=(f"place a copy, `{tensor} for {product.stage.name} : ... in shared pad 8`, or swap rows and columns with "
+        help=(f"place a copy, `{tensor} for {product.stage.name} : ... in shared pad 8`, or swap rows and "
+              "columns with "
               f"`{product.stage.name} : {product.instruction.name} rows {product.columns}`",)))  # fmt: skip
 
 
@@ -219,7 +237,7 @@ def _carried_maker(point, kernel: KernelAtPoint, tensor: str, products) -> Produ
 
 
 def lanes_moved(point, kernel, product: Product, operand: str, reference, source: Home, products):
-    """(elements that change lane, of how many) from the maker's accumulator to this operand; None if unknown."""
+    """Elements that change lane from the maker's accumulator to this operand, and of how many, if known."""
     tensor = reference.name.text
     maker = products.get(tensor) or _carried_maker(point, kernel, tensor, products)
     if maker is None or len(reference.indices) != 2:

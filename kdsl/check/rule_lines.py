@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from attrs import define, evolve, field
 
 from kdsl.check.blueprint import Blueprint, blueprint
@@ -11,7 +10,7 @@ from kdsl.check.domains import known_domain
 from kdsl.check.findings import Findings, closest, duplicate, listed, unknown_name, wrong_arity, wrong_place
 from kdsl.check.infer import expect_bool, expect_int
 from kdsl.check.model import DTYPE_BYTES, Operator, Port, Target, names_in, walk
-from kdsl.check.operator_lines import OperatorNames
+from kdsl.check.operator_names import OperatorNames
 from kdsl.check.operators import block
 from kdsl.check.rules import substitute
 from kdsl.check.scope import STATIC_FUNCTIONS, Scope, Symbol
@@ -61,7 +60,10 @@ class RuleNames:
         absent = {name: f"it is {_article(s.kind)} of the call, and {where} is settled before any call"
                   for name, s in self.names.values.items()}  # fmt: skip
         absent |= {name: "it is an index" for name in self.names.indices}
-        names = {**self.fields(), **{name: Symbol("parameter", INT, p.span) for name, p in self.operator.parameters.items()}}
+        names = {
+            **self.fields(),
+            **{name: Symbol("parameter", INT, p.span) for name, p in self.operator.parameters.items()},
+        }
         for name in names:
             absent.pop(name, None)
         return Scope(where, {**names, **self.choice_symbols()}, STATIC_FUNCTIONS, {}, absent)
@@ -86,7 +88,8 @@ def rule_names(declaration: n.Rule, declarations: Declarations, findings: Findin
         return None
     if name not in declarations.right_operators:
         return None
-    return RuleNames(declaration, declarations, declarations.right_operators[name], declarations.operator_names[name],
+    return RuleNames(declaration, declarations, declarations.right_operators[name],
+                     declarations.operator_names[name],
                      targets, findings)  # fmt: skip
 
 
@@ -113,14 +116,14 @@ def check_rule_lines(rule: RuleNames) -> None:
     _form(rule)
 
 
-# ---- choices ------------------------------------------------------------------------------------------------
+# ---- choices -----------------------------------------------------------------------------------------------
 
 
 def _choice(rule: RuleNames, line: n.Option) -> None:
     values = known_domain(line.values, f"choice `{line.names[0].text}`", rule.findings)
     if line.condition is not None:
         rule.findings.add(wrong_place("clause", "when", line.condition.span, "a choice is always there",
-                                      "say it where the choice is used: `if ... then ... else ...`"))  # fmt: skip
+                                  "say it where the choice is used: `if ... then ... else ...`"))  # fmt: skip
     for name in line.names:
         taken = rule.names.first.get(name.text)
         if name.text in rule.choice_spans:
@@ -128,7 +131,7 @@ def _choice(rule: RuleNames, line: n.Option) -> None:
             continue
         if taken is not None and taken[0] not in ("tensor", "view", "definition"):
             rule.findings.add(duplicate(f"{taken[0]} and choice", name.text, name.span, taken[1],
-                                        f"`{name.text}` is a name of the operator: take another"))  # fmt: skip
+                                       f"`{name.text}` is a name of the operator: take another"))  # fmt: skip
             continue
         rule.choice_spans[name.text] = name.span
         rule.choices[name.text] = values or (0,)
@@ -148,14 +151,15 @@ def _default(rule: RuleNames, line: n.Option, name: n.Id, values: tuple) -> obje
         return value
     near = closest(default.span.text, map(str, values))
     rule.findings.add(Diagnostic(
-        "E142", f"the default of `{name.text}` is none of its values", default.span, observed=default.span.text,
+        "E142", f"the default of `{name.text}` is none of its values", default.span,
+        observed=default.span.text,
         required=listed(values), labels=(Label(line.values.span, "its values"),),
         help=(f"did you mean `{near}`?",) if near else ("add it to the values or take another",),
         edits=(Edit(default.span, near, f"replace by `{near}`"),) if near else ()))  # fmt: skip
     return values[0]
 
 
-# ---- requirements -------------------------------------------------------------------------------------------
+# ---- requirements ------------------------------------------------------------------------------------------
 
 
 def _requirement(rule: RuleNames, claim: n.Claim) -> None:
@@ -184,7 +188,9 @@ def typed_claim(rule: RuleNames, predicate: n.Typed) -> None:
     for name in predicate.names:
         port = rule.operator.ports.get(name.text)
         if port is None:
-            rule.findings.add(unknown_name("port", name.text, name.span, rule.operator.ports, " in `require`"))
+            rule.findings.add(
+                unknown_name("port", name.text, name.span, rule.operator.ports, " in `require`")
+            )
             continue
         allowed = possible_dtypes(rule.operator, port)
         for dtype in predicate.dtypes:
@@ -200,7 +206,7 @@ def typed_claim(rule: RuleNames, predicate: n.Typed) -> None:
                     help=(f"{rule.operator.name} takes {listed(allowed)} here",)))  # fmt: skip
 
 
-# ---- form ---------------------------------------------------------------------------------------------------
+# ---- form --------------------------------------------------------------------------------------------------
 
 
 def _form(rule: RuleNames) -> None:
@@ -215,14 +221,17 @@ def _form(rule: RuleNames) -> None:
         seen[name] = line.name.span
         before = len(rule.findings)
         if name in rule.operator.options:
-            rule.findings.add(wrong_place("form", name, line.name.span, "it is an option, which the call sets",
-                                          f"say what the rule takes in `require`: `{name} is ...`"))  # fmt: skip
+            rule.findings.add(wrong_place("form", name, line.name.span,
+                                          "it is an option, which the call sets",
+                                       f"say what the rule takes in `require`: `{name} is ...`"))  # fmt: skip
         elif name in rule.operator.parameters:
             expect_int(line.value, rule.static_scope(f"`{name}`"), rule.findings, f"parameter `{name}`")
         elif name in rule.operator.forms:
             _alternative(rule, name, line.value)
         else:
-            rule.findings.add(unknown_name("form", name, line.name.span, settable, f" of {rule.operator.name}"))
+            rule.findings.add(
+                unknown_name("form", name, line.name.span, settable, f" of {rule.operator.name}")
+            )
         if len(rule.findings) == before:
             rule.form[name] = line.value
         elif name in settable:
@@ -234,10 +243,12 @@ def _form(rule: RuleNames) -> None:
         if name not in rule.form:
             _guess(rule, name, rule.declaration.name.span)
     if missing:
-        where = next((item.span for item in rule.declaration.items if isinstance(item, n.Block) and item.kind == "form"),
+        where = next((item.span for item in rule.declaration.items if isinstance(item, n.Block)
+                      and item.kind == "form"),
                      rule.declaration.name.span)  # fmt: skip
         rule.findings.add(Diagnostic(
-            "E141", f"rule `{rule.declaration.name.text}` leaves {listed(f'`{m}`' for m in missing)} open", where,
+            "E141", f"rule `{rule.declaration.name.text}` leaves {listed(f'`{m}`' for m in missing)} open",
+            where,
             label="not set here", observed=listed(seen) or "nothing set", required=listed(settable),
             help=tuple(f"add `{m} = {_example(rule, m)}`" for m in missing[:3])))  # fmt: skip
 
@@ -282,13 +293,14 @@ def _no_alternative(rule: RuleNames, form: str, found: str, span: Span) -> Diagn
     cases = rule.operator.forms[form]
     near = closest(found, cases)
     either = next(e.node for e in rule.graph.eithers if e.node.name.text == form)
-    return Diagnostic("E142", f"form `{form}` has no alternative `{found}`", span, observed=found, required=listed(cases),
+    return Diagnostic("E142", f"form `{form}` has no alternative `{found}`", span, observed=found,
+                      required=listed(cases),
                       labels=(Label(either.name.span, "declared here"),),
                       help=(f"did you mean `{near}`?",) if near else (),
                       edits=(Edit(span, near, f"replace by `{near}`"),) if near else ())  # fmt: skip
 
 
-# ---- tactics ------------------------------------------------------------------------------------------------
+# ---- tactics -----------------------------------------------------------------------------------------------
 
 
 def expanded(rule: RuleNames, items: tuple[n.Node, ...], depth: int = 0) -> tuple[n.Node, ...]:
@@ -310,7 +322,7 @@ def expanded(rule: RuleNames, items: tuple[n.Node, ...], depth: int = 0) -> tupl
             rule.findings.add(wrong_arity(f"tactic `{name}`", len(item.arguments), needed,
                                           item.span, tactic.name.span))  # fmt: skip
         elif name not in rule.declarations.broken_tactics and depth < 32:
-            arguments = {p.text: a for p, a in zip(tactics[name].parameters, item.arguments)}
+            arguments = {p.text: a for p, a in zip(tactics[name].parameters, item.arguments, strict=False)}
             found += expanded(rule, substitute(tactics[name].items, arguments), depth + 1)
     return tuple(found)
 
@@ -327,7 +339,6 @@ def check_tactic(tactic: n.Tactic, declarations: Declarations, findings: Finding
         if known is None:
             findings.add(unknown_name("tactic", apply.tactic.text, apply.tactic.span, declarations.tactics))
         elif len(known.parameters) != len(apply.arguments):
-            findings.add(wrong_arity(f"tactic `{apply.tactic.text}`", len(apply.arguments), str(len(known.parameters)),
+            findings.add(wrong_arity(f"tactic `{apply.tactic.text}`", len(apply.arguments),
+                                     str(len(known.parameters)),
                                      apply.span, known.name.span))  # fmt: skip
-
-

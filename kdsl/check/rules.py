@@ -44,7 +44,7 @@ def points(rule: Rule) -> Iterator[dict[str, object]]:
     names = list(rule.choices)
     yield dict(rule.defaults)
     for values in product(*rule.choices.values()):
-        point = dict(zip(names, values))
+        point = dict(zip(names, values, strict=False))
         if point != dict(rule.defaults):
             yield point
 
@@ -83,7 +83,7 @@ def form_setting(value: n.Expr, env: Mapping[str, object]):
 def expand(apply: n.Apply, tactics: Mapping[str, n.Tactic]) -> tuple[n.Node, ...]:
     """The tactic's items with its parameters replaced by the arguments, names and values alike."""
     tactic = tactics[apply.tactic.text]
-    arguments = {p.text: a for p, a in zip(tactic.parameters, apply.arguments)}
+    arguments = {p.text: a for p, a in zip(tactic.parameters, apply.arguments, strict=False)}
     items: list[n.Node] = []
     for item in substitute(tactic.items, arguments):
         items += expand(item, tactics) if isinstance(item, n.Apply) else [item]
@@ -112,7 +112,9 @@ def substitute(node, arguments: Mapping[str, n.Expr]):
     return evolve(node, **changes) if changes else node
 
 
-def resolve_kernel(declaration: n.Kernel, env: Mapping[str, object], tactics: Mapping[str, n.Tactic]) -> Kernel:
+def resolve_kernel(
+    declaration: n.Kernel, env: Mapping[str, object], tactics: Mapping[str, n.Tactic]
+) -> Kernel:
     items: list[n.Node] = []
     for item in declaration.items:
         items += expand(item, tactics) if isinstance(item, n.Apply) else [item]
@@ -131,7 +133,9 @@ def resolve_kernel(declaration: n.Kernel, env: Mapping[str, object], tactics: Ma
         roles={line.name.text: _role(line, env) for line in block(tuple(items), "roles")},
         homes=homes,
         views={name: tuple(found) for name, found in views.items()},
-        computations={c.stage: c for line in block(tuple(items), "compute") for c in _computations(line, env)},
+        computations={
+            c.stage: c for line in block(tuple(items), "compute") for c in _computations(line, env)
+        },
         pins=block(tuple(items), "pin"),
         ensure=block(tuple(items), "ensure"),
         span=declaration.span,

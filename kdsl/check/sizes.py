@@ -17,7 +17,9 @@ MOST_VALUES = 4096
 
 @define
 class Sizes:
-    """Per size of the operator, every value the rule may be called with; None where there are too many to list."""
+    """Per size of the operator, every value the rule may be called with; None where there are too many to
+    list.
+    """
 
     operator: Operator
     values: dict[str, tuple[int, ...] | None]
@@ -26,16 +28,24 @@ class Sizes:
 
     @classmethod
     def of(cls, operator: Operator, require: list[n.Claim], env: Mapping[str, object]) -> Sizes:
-        predicates = [c.predicate for c in require if not isinstance(c.predicate, (n.Typed, n.Uses, n.Within))]
+        predicates = [
+            c.predicate for c in require if not isinstance(c.predicate, (n.Typed, n.Uses, n.Within))
+        ]
         found: dict[str, tuple[int, ...] | None] = {}
         for name, size in operator.sizes.items():
-            about = [p for p in predicates if name in names_in(p)]
+            about = [
+                q for p in predicates if name in names_in(p) for q in conjuncts(p) if name in names_in(q)
+            ]
             if size.low is None or size.high is None or size.high - size.low >= MOST_VALUES:
                 fixed = pinned(name, about, env)
                 found[name] = (fixed,) if fixed is not None else None
             else:
                 at = dict(env)
-                found[name] = tuple(v for v in range(size.low, size.high + 1) if _allowed(about, at, name, v))
+                fixed = pinned(name, about, env)
+                values = range(size.low, size.high + 1) if fixed is None else (fixed,)
+                found[name] = tuple(
+                    v for v in values if size.low <= v <= size.high and _allowed(about, at, name, v)
+                )
         return cls(operator, found, dict(env))
 
     def largest(self) -> dict[str, int] | None:
@@ -62,11 +72,20 @@ class Sizes:
             return None
         found = set()
         for values in product(*choices):
-            value = decide(extent, {**self.env, **dict(zip(sizes, values))})
+            value = decide(extent, {**self.env, **dict(zip(sizes, values, strict=False))})
             if not isinstance(value, int):
                 return None
             found.add(value)
         return tuple(sorted(found))
+
+
+def conjuncts(predicate: n.Node) -> list[n.Node]:
+    """What `and` joins, outermost."""
+    if isinstance(predicate, n.Group):
+        return conjuncts(predicate.inner)
+    if isinstance(predicate, n.Logical) and predicate.operator == "and":
+        return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
+    return [predicate]
 
 
 def _allowed(predicates: list[n.Expr], env: dict, name: str, value: int) -> bool:
@@ -76,14 +95,8 @@ def _allowed(predicates: list[n.Expr], env: dict, name: str, value: int) -> bool
 
 def pinned(name: str, predicates: list[n.Expr], env: Mapping[str, object]) -> int | None:
     """The one value that `name == value` among the requirements leaves."""
-    pending = list(predicates)
-    while pending:
-        p = pending.pop()
-        if isinstance(p, n.Group):
-            pending.append(p.inner)
-        elif isinstance(p, n.Logical) and p.operator == "and":
-            pending += [p.left, p.right]
-        elif isinstance(p, n.Comparison) and p.operator == "==":
+    for p in (q for predicate in predicates for q in conjuncts(predicate)):
+        if isinstance(p, n.Comparison) and p.operator == "==":
             for side, other in ((p.left, p.right), (p.right, p.left)):
                 value = decide(other, env) if isinstance(side, n.Name) and side.text == name else None
                 if isinstance(value, int):

@@ -1,7 +1,7 @@
 """Types of expressions: what kind of value, and in which unit.
 
-Numbers carry a unit as exponents of (bytes, seconds, operations); a plain number counts elements, so bytes and
-elements never compare. `ANY` stands for an expression with a finding of its own: nothing follows from it.
+Numbers carry a unit as exponents of (bytes, seconds, operations); a plain number counts elements, so bytes
+and elements never compare. `ANY` stands for an expression with a finding of its own: nothing follows from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUGGESTED_SUFFIX = {BYTES: "bytes", SECONDS: "us", (0, -1, 0): "GHz"}
 
 @frozen
 class Type:
-    """`kind` is bool, int, float, text, option, list, name or any; `unit` None fits every unit (a literal 0)."""
+    """`kind` is bool, int, float, text, option, list, name or any; `unit` None fits every unit (0)."""
 
     kind: str
     unit: Unit | None = PLAIN
@@ -48,7 +48,8 @@ class Type:
         if self.is_number and self.unit not in (None, PLAIN):
             return UNIT_NAMES.get(self.unit, "a mixed unit")
         return {
-            "bool": "a condition", "int": "an integer", "float": "a number", "text": "a text", "list": "a list",
+            "bool": "a condition", "int": "an integer", "float": "a number", "text": "a text",
+            "list": "a list",
             "name": "a name", "any": "unknown",
         }[self.kind]  # fmt: skip
 

@@ -12,13 +12,20 @@ FORMATS = ("text", "json", "sarif", "github")
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to print findings.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How to print findings.",
+)
 @click.option("--target", help="Check rules on this target only.")
 def check(paths: tuple[Path, ...], form: str, target: str | None) -> None:
     """Type-check files and folders of .kds and decide their contracts at every choose point.
 
-    The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or target
-    that is not there.
+    The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or
+    target that is not there.
     """
     for path in paths:
         if not path.exists():

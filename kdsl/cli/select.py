@@ -15,12 +15,24 @@ SHAPE_FORM = "NAME=NUMBER,NAME=NUMBER,... as in B=1,T=8192,H=96,K=128,V=128"
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--target", required=True, help="The GPU or CPU of the call.")
-@click.option("--shape", required=True, help="Sizes: B=1,T=8192,H=96,K=128,V=128. Sizes that follow from a law may be left out.")
+@click.option(
+    "--shape",
+    required=True,
+    help="Sizes: B=1,T=8192,H=96,K=128,V=128. Sizes that follow from a law may be left out.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="An option (gate=bounded), a dtype (q=bf16), or whether a tensor is there (cu_seqlens=given).")  # fmt: skip
+              help="An option (gate=bounded), a dtype (q=bf16), or whether a tensor is there "
+                   "(cu_seqlens=given).")  # fmt: skip
 @click.option("--operator", help="The operator, where the rules schedule several.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
-def select(paths: tuple[Path, ...], target: str, shape: str, settings: tuple[str, ...], operator: str | None, form: str) -> None:
+def select(
+    paths: tuple[Path, ...],
+    target: str,
+    shape: str,
+    settings: tuple[str, ...],
+    operator: str | None,
+    form: str,
+) -> None:
     """Which rule claims a call, at which choices, and what its contract says; why every other rule refuses.
 
     Exit status: 0 one rule claims it, 1 none does or several do, 2 the call or a path is wrong.
@@ -80,7 +92,9 @@ def the_operator(library, asked: str | None, sizes: dict[str, int]) -> str:
         if asked not in library.operators:
             raise click.UsageError(f"there is no operator `{asked}`; known: {', '.join(library.operators)}")
         return asked
-    scheduled = list(dict.fromkeys(rule.operator for rule in library.rules.values())) or list(library.operators)
+    scheduled = list(dict.fromkeys(rule.operator for rule in library.rules.values())) or list(
+        library.operators
+    )
     fitting = [name for name in scheduled if set(sizes) <= set(library.operators[name].sizes)]
     if len(fitting) == 1 or (len(scheduled) == 1 and not fitting):
         return (fitting or scheduled)[0]
@@ -100,7 +114,9 @@ def first_by_required(library, fitting: list[str], sizes: dict[str, int]) -> str
     whole = []
     for name in fitting:
         operator = library.operators[name]
-        options = {key: option.values[0] for key, option in operator.options.items() if option.kind == "choice"}
+        options = {
+            key: option.values[0] for key, option in operator.options.items() if option.kind == "choice"
+        }
         try:
             complete_call(operator, sizes, options=options)
         except WrongCall:
@@ -124,7 +140,9 @@ def read_settings(operator, settings: tuple[str, ...]):
         if option is not None and option.kind == "scalar":
             options[name] = _scalar(name, value)
         elif option is not None:
-            options[name] = {"true": True, "false": False}.get(value, value) if option.kind == "bool" else value
+            options[name] = (
+                {"true": True, "false": False}.get(value, value) if option.kind == "bool" else value
+            )
         elif value in ("given", "absent"):
             given[name] = value == "given"
         else:
@@ -141,7 +159,7 @@ def _scalar(name: str, value: str) -> float:
         raise WrongCall(f"{name} = {value} is no number", f"--set {name}=-5.0") from None
 
 
-# ---- the answer ---------------------------------------------------------------------------------------------
+# ---- the answer --------------------------------------------------------------------------------------------
 
 
 def text(selection) -> str:
@@ -184,7 +202,11 @@ def claim_lines(claimed) -> list[str]:
     if form:
         lines.append(f"  form {form}")
     for verdict in claimed.verdicts:
-        known = f"{verdict.status.value}, {verdict.evidence.value}" if verdict.status.value != "pending" else "pending"
+        known = (
+            f"{verdict.status.value}, {verdict.evidence.value}"
+            if verdict.status.value != "pending"
+            else "pending"
+        )
         found = f": found {verdict.found}, needed {verdict.needed}" if verdict.found else ""
         note = f" ({verdict.note})" if verdict.note else ""
         lines.append(f"  {verdict.clause}: {known}{found}{note}")
@@ -211,8 +233,10 @@ def document(selection) -> dict:
                 "choices": dict(claimed.point.choices),
                 "form": dict(claimed.point.form),
                 "verdicts": [
-                    {"clause": v.clause, "status": v.status.value, "evidence": v.evidence.value, "found": v.found,
-                     "needed": v.needed, "kernel": v.kernel, "note": v.note, "tools": list(v.tools), "place": place(v.span)}
+                    {"clause": v.clause, "status": v.status.value, "evidence": v.evidence.value,
+                     "found": v.found,
+                     "needed": v.needed, "kernel": v.kernel, "note": v.note, "tools": list(v.tools),
+                     "place": place(v.span)}
                     for v in claimed.verdicts
                 ],
                 "passed_over": [refused(r, place) for r in claimed.passed_over],

@@ -1,7 +1,8 @@
 """Wavefronts of shared-memory accesses: exact, from the addresses of the lanes.
 
-32 banks of 4 bytes. `ldmatrix` reads eight rows of 16 bytes in one wavefront if they lie in different banks. A
-swizzle of w bytes exchanges 16-byte pieces within a row by the row's number (CUTLASS `Swizzle<log2(w / 16), 4, 3>`).
+32 banks of 4 bytes. `ldmatrix` reads eight rows of 16 bytes in one wavefront if they lie in different banks.
+A swizzle of w bytes exchanges 16-byte pieces within a row by the row's number (CUTLASS `Swizzle<log2(w / 16),
+4, 3>`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from kdsl.check.graph import strip
 from kdsl.check.model import Operator, walk
 from kdsl.check.operators import block
 from kdsl.contract.calls import call_text
-from kdsl.contract.satisfy import dtypes_of, truth
+from kdsl.contract.conditions import dtypes_of, truth
 from kdsl.syntax import nodes as n
 
 
@@ -64,14 +64,17 @@ def complete_call(
     options: Mapping[str, object] | None = None,
     given: Mapping[str, bool] | None = None,
 ) -> Call:
-    """Sizes from the laws (`HV` as `H`, `N` as `B`), options from their defaults, dtypes from the first allowed.
+    """Sizes from the laws (`HV` as `H`, `N` as `B`), options from their defaults, dtypes from the first
+    allowed.
 
     Raises WrongCall for a name or value that the operator does not have, and for a size that nothing derives.
     """
     _known(operator, sizes, dtypes or {}, options or {}, given or {})
     assumed: list[str] = []
     found_options = _options(operator, options or {})
-    known_given = {name: (given or {}).get(name, False) for name, port in operator.ports.items() if port.optional}
+    known_given = {
+        name: (given or {}).get(name, False) for name, port in operator.ports.items() if port.optional
+    }
     for name in dtypes or {}:
         if name in known_given and name not in (given or {}):
             known_given[name] = True
@@ -80,34 +83,54 @@ def complete_call(
     for name, value in decided_defaults(operator, found_options, found_sizes).items():
         found_options[name] = value
     said = frozenset((*(dtypes or {}), *(options or {})))
-    return Call(operator, found_sizes, _dtypes(operator, dtypes or {}), found_options, known_given, tuple(assumed), said)
+    return Call(
+        operator,
+        found_sizes,
+        _dtypes(operator, dtypes or {}),
+        found_options,
+        known_given,
+        tuple(assumed),
+        said,
+    )
 
 
 def _known(operator: Operator, sizes, dtypes, options, given) -> None:
     for name, value in sizes.items():
         size = operator.sizes.get(name)
         if size is None:
-            raise WrongCall(f"{operator.name} has no size `{name}`", f"its sizes are {', '.join(operator.sizes)}")
-        if value < 0 or (size.low is not None and value < size.low) or (size.high is not None and value > size.high):
+            raise WrongCall(
+                f"{operator.name} has no size `{name}`", f"its sizes are {', '.join(operator.sizes)}"
+            )
+        if (
+            value < 0
+            or (size.low is not None and value < size.low)
+            or (size.high is not None and value > size.high)
+        ):
             ends = f"{size.low if size.low is not None else 0}..{size.high if size.high is not None else ''}"
             raise WrongCall(f"{name} = {value} is outside {ends}", f"{operator.name} takes {name} in {ends}")
     for name, dtype in dtypes.items():
         if name not in operator.ports:
-            raise WrongCall(f"{operator.name} has no tensor or option `{name}`", f"it has {', '.join(settable(operator))}")
+            raise WrongCall(
+                f"{operator.name} has no tensor or option `{name}`", f"it has {', '.join(settable(operator))}"
+            )
         allowed = dtypes_of(operator, name)
         if dtype not in allowed:
             raise WrongCall(f"{name} is never {dtype}", f"{operator.name} takes {', '.join(allowed)}")
     for name, value in options.items():
         option = operator.options.get(name)
         if option is None:
-            raise WrongCall(f"{operator.name} has no option `{name}`", f"it has {', '.join(settable(operator))}")
+            raise WrongCall(
+                f"{operator.name} has no option `{name}`", f"it has {', '.join(settable(operator))}"
+            )
         if option.kind != "scalar" and value not in option.values:
             values = ", ".join(str(v).lower() for v in option.values)
             raise WrongCall(f"{name} is never {str(value).lower()}", f"its values are {values}")
     for name in given:
         if name not in operator.ports or not operator.ports[name].optional:
             optional = ", ".join(k for k, p in operator.ports.items() if p.optional)
-            raise WrongCall(f"{operator.name} has no optional tensor `{name}`", f"these may be absent: {optional}")
+            raise WrongCall(
+                f"{operator.name} has no optional tensor `{name}`", f"these may be absent: {optional}"
+            )
 
 
 def settable(operator: Operator) -> list[str]:
@@ -130,7 +153,9 @@ def _options(operator: Operator, options: Mapping[str, object]) -> dict[str, obj
     return found
 
 
-def decided_defaults(operator: Operator, options: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str, object]:
+def decided_defaults(
+    operator: Operator, options: Mapping[str, object], sizes: Mapping[str, int]
+) -> dict[str, object]:
     """Scalars at their defaults, where sizes decide them (`scale`)."""
     found = {}
     for name, option in operator.options.items():
@@ -160,7 +185,9 @@ def _give(operator: Operator, options, given: dict[str, bool], said, dtypes, ass
                 break
 
 
-def _sizes(operator: Operator, sizes: Mapping[str, int], options, given, assumed: list[str]) -> dict[str, int]:
+def _sizes(
+    operator: Operator, sizes: Mapping[str, int], options, given, assumed: list[str]
+) -> dict[str, int]:
     found = dict(sizes)
     env = {**options, **{f"given.{k}": v for k, v in given.items()}}
     for _ in operator.sizes:
@@ -169,10 +196,13 @@ def _sizes(operator: Operator, sizes: Mapping[str, int], options, given, assumed
                 derived = _derived(claim.predicate, {**env, **found}, operator)
                 if derived is not None and derived[0] not in found:
                     found[derived[0]] = derived[1]
-                    assumed.append(f"{derived[0]} = {derived[1]} ({' '.join(claim.predicate.span.text.split())})")
+                    assumed.append(
+                        f"{derived[0]} = {derived[1]} ({' '.join(claim.predicate.span.text.split())})"
+                    )
     missing = [name for name in operator.sizes if name not in found]
     if missing:
-        raise WrongCall(f"the sizes {', '.join(missing)} are missing and follow from no law" if len(missing) > 1
+        raise WrongCall(f"the sizes {', '.join(missing)} are missing and follow from no law"
+                        if len(missing) > 1
                         else f"the size {missing[0]} is missing and follows from no law",
                         f"add {','.join(f'{name}=...' for name in missing)} to --shape")  # fmt: skip
     return found
@@ -183,7 +213,11 @@ def _derived(predicate: n.Node, env: Mapping[str, object], operator: Operator) -
     node = strip(predicate)
     if isinstance(node, n.Logical) and node.operator == "or":
         open_sides = [side for side in (node.left, node.right) if truth(side, env) is not False]
-        return _derived(open_sides[0], env, operator) if len(open_sides) == 1 or _sizes_only(open_sides[:1], operator) else None
+        return (
+            _derived(open_sides[0], env, operator)
+            if len(open_sides) == 1 or _sizes_only(open_sides[:1], operator)
+            else None
+        )
     if not isinstance(node, n.Comparison) or node.operator not in ("==", ">="):
         return None
     left, right = strip(node.left), strip(node.right)
@@ -191,19 +225,27 @@ def _derived(predicate: n.Node, env: Mapping[str, object], operator: Operator) -
         left, right = strip(left.left), strip(left.right)
     for unknown, known in ((left, right), (right, left)):
         value = decide(known, env)
-        if isinstance(unknown, n.Name) and unknown.text in operator.sizes and unknown.text not in env and isinstance(value, int):
+        if (
+            isinstance(unknown, n.Name)
+            and unknown.text in operator.sizes
+            and unknown.text not in env
+            and isinstance(value, int)
+        ):
             return unknown.text, value
     return None
 
 
 def _sizes_only(sides, operator: Operator) -> bool:
-    return bool(sides) and all(name.text in operator.sizes for side in sides for name in walk(side) if isinstance(name, n.Name))
+    return bool(sides) and all(
+        name.text in operator.sizes for side in sides for name in walk(side) if isinstance(name, n.Name)
+    )
 
 
 def _dtypes(operator: Operator, dtypes: Mapping[str, str]) -> dict[str, str]:
     """Said, else as the port it is like or is declared with, else the first that the operator lists."""
     found: dict[str, str] = {}
-    beside = {x.text: line.names for side in ("inputs", "outputs") for line in block(operator.declaration.items, side)
+    beside = {x.text: line.names for side in ("inputs", "outputs")
+              for line in block(operator.declaration.items, side)
               for x in line.names}  # fmt: skip
     for name, port in operator.ports.items():
         same = next((x.text for x in beside.get(name, ()) if x.text in dtypes), None)
@@ -218,6 +260,8 @@ def _dtypes(operator: Operator, dtypes: Mapping[str, str]) -> dict[str, str]:
     for name, port in operator.ports.items():
         allowed = {*(found[other] for other in port.like if other in found), *port.dtypes}
         if found[name] not in allowed:
-            likes = " or ".join([*(f"that of {other}, {found[other]}" for other in port.like if other in found), *port.dtypes])
+            likes = " or ".join(
+                [*(f"that of {other}, {found[other]}" for other in port.like if other in found), *port.dtypes]
+            )
             raise WrongCall(f"{name} is {found[name]}", f"its dtype is {likes}")
     return found

@@ -25,7 +25,11 @@ def call_text(operator: Operator, call: Mapping[str, object]) -> str:
     sizes = ",".join(f"{name}={call[name]}" for name in operator.sizes if name in call)
     settings = []
     for name, option in operator.options.items():
-        if name in call and speaks(operator, name, call) and not (option.kind == "bool" and call[name] is False):
+        if (
+            name in call
+            and speaks(operator, name, call)
+            and not (option.kind == "bool" and call[name] is False)
+        ):
             settings.append(f"{name}={value_text(call[name])}")
     for port in operator.ports:
         if f"dtype.{port}" in call:

@@ -36,14 +36,19 @@ def check_claims(rule: RuleNames, kernels: list[KernelLines]) -> Claims:
     ensure: dict[str | None, tuple[n.Claim, ...]] = {None: _kept(rule, items, ENSURE, None)}
     for kernel in kernels:
         ensure[kernel.declaration.name.text] = _kept(rule, kernel.declaration.items, ENSURE, kernel)
-    stray = [i for i in items if isinstance(i, n.Block) and i.kind in ("grid", "roles", "place", "compute", "pin")]
+    stray = [
+        i for i in items if isinstance(i, n.Block) and i.kind in ("grid", "roles", "place", "compute", "pin")
+    ]
     for item in stray:
-        rule.findings.add(Diagnostic("E107", f"`{item.kind}` belongs to a kernel", item.span, label="outside any kernel",
+        rule.findings.add(Diagnostic("E107", f"`{item.kind}` belongs to a kernel", item.span,
+                                     label="outside any kernel",
                                      help=("apply the tactic inside a kernel",)))  # fmt: skip
     return Claims(ensure, _kept(rule, items, MEASURE, None))
 
 
-def _kept(rule: RuleNames, items: tuple[n.Node, ...], where: str, kernel: KernelLines | None) -> tuple[n.Claim, ...]:
+def _kept(
+    rule: RuleNames, items: tuple[n.Node, ...], where: str, kernel: KernelLines | None
+) -> tuple[n.Claim, ...]:
     found = []
     for claim in block(items, where):
         before = len(rule.findings)
@@ -86,7 +91,8 @@ class _Claim:
         """A claim without a fact: about a call, not about the kernel."""
         sizes = [x for x in names_in(predicate) if x in self.rule.names.values]
         if sizes:
-            self.add(Diagnostic("E114", f"`{self.where}` says what holds of the code, and this asks about the call",
+            self.add(Diagnostic("E114", f"`{self.where}` says what holds of the code, and this asks about "
+                                        "the call",
                                 predicate.span, help=("move the line to `require`",)))  # fmt: skip
 
     def scope(self, mentions: list[Mention]) -> Scope:
@@ -108,8 +114,12 @@ class _Claim:
         count, most = len(spoken.arguments), len(entry.arguments)
         if not most - entry.optional <= count <= most:
             needed = str(most) if not entry.optional else f"{most - entry.optional} to {most}"
-            self.add(wrong_arity(f"`{entry.name}`", count, f"{needed} argument{'s' * (needed != '1')}", spoken.node.span))
-        for kind, argument in zip(entry.arguments, spoken.arguments):
+            self.add(
+                wrong_arity(
+                    f"`{entry.name}`", count, f"{needed} argument{'s' * (needed != '1')}", spoken.node.span
+                )
+            )
+        for kind, argument in zip(entry.arguments, spoken.arguments, strict=False):
             self.argument(entry.name, kind, argument)
         self.level(spoken, entry)
 
@@ -144,7 +154,11 @@ class _Claim:
             kernels = [self.kernel.declaration] if self.kernel is not None else self.kernels()
             known += tuple(line.name.text for k in kernels for line in block(k.items, "roles"))
         if not entry.levels:
-            self.add(Diagnostic("E114", f"`{entry.name}` is not counted at a level", level.span, help=("drop `at`",)))
+            self.add(
+                Diagnostic(
+                    "E114", f"`{entry.name}` is not counted at a level", level.span, help=("drop `at`",)
+                )
+            )
         elif level.text not in known:
             self.add(unknown_name("level", level.text, level.span, known))
 
@@ -153,7 +167,8 @@ class _Claim:
 
     def uses(self, predicate: n.Uses) -> None:
         if self.where != ENSURE:
-            self.add(Diagnostic("E114", "`uses` is read from the binary and stands in `ensure`", predicate.span,
+            self.add(Diagnostic("E114", "`uses` is read from the binary and stands in `ensure`",
+                                predicate.span,
                                 help=("move the line to `ensure`",)))  # fmt: skip
         for stage in predicate.stages:
             if stage.text not in self.rule.names.stages:
@@ -162,7 +177,8 @@ class _Claim:
     def within(self, predicate: n.Within) -> None:
         subject = predicate.subject
         if not (isinstance(subject, n.Name) and subject.text == "error"):
-            self.add(Diagnostic("E110", "only `error` is within an acceptance", subject.span, observed=subject.span.text,
+            self.add(Diagnostic("E110", "only `error` is within an acceptance", subject.span,
+                                observed=subject.span.text,
                                 required="error"))  # fmt: skip
         acceptance = self.rule.operator.acceptance
         known = [acceptance.name.text] if acceptance is not None else []
@@ -174,6 +190,8 @@ class _Claim:
         families = {t.name for t in self.rule.targets if t.family != "cpu"}
         if self.where == ENSURE and families:
             self.add(Diagnostic(
-                "E114", f"`error` on {listed(sorted(families))} needs a GPU and cannot stand in `ensure`", predicate.span,
-                label="not in `ensure`", observed=ENSURE, required=f"{MEASURE}; `ensure` on a cpu target only",
+                "E114", f"`error` on {listed(sorted(families))} needs a GPU and cannot stand in `ensure`",
+                predicate.span,
+                label="not in `ensure`", observed=ENSURE,
+                required=f"{MEASURE}; `ensure` on a cpu target only",
                 help=("move the line to `measure`",)))  # fmt: skip

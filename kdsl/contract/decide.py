@@ -17,10 +17,16 @@ from kdsl.syntax import nodes as n
 def decide(point: RulePoint, facts: Mapping[str, Fact], env: Mapping[str, object]) -> tuple[Verdict, ...]:
     """A verdict for every clause of `ensure` and `measure`, in order.
 
-    `facts` by key: `spills` of the whole rule, or `recurrence/spills` of one kernel; `count(shfl.sync) at ptx`;
-    `uses X in stage`; `error within kda.acceptance` (true or false). `env` holds sizes and options of a call.
+    `facts` by key: `spills` of the whole rule, or `recurrence/spills` of one kernel; `count(shfl.sync) at
+    ptx`; `uses X in stage`; `error within kda.acceptance` (true or false). `env` holds sizes and options of a
+    call.
     """
-    values = {**{f"target.{k}": v for k, v in point.target.fields.items()}, **env, **point.choices, **point.form}
+    values = {
+        **{f"target.{k}": v for k, v in point.target.fields.items()},
+        **env,
+        **point.choices,
+        **point.form,
+    }
     kernels = tuple(kernel.name for kernel in point.kernels)
     verdicts = [decide_claim(claim, facts, values, kernels) for claim in point.ensure]
     for kernel in point.kernels:
@@ -30,7 +36,11 @@ def decide(point: RulePoint, facts: Mapping[str, Fact], env: Mapping[str, object
 
 
 def decide_claim(
-    claim: n.Claim, facts: Mapping[str, Fact], env: Mapping[str, object], kernels: tuple[str, ...], kernel: str | None = None
+    claim: n.Claim,
+    facts: Mapping[str, Fact],
+    env: Mapping[str, object],
+    kernels: tuple[str, ...],
+    kernel: str | None = None,
 ) -> Verdict:
     """One clause: holds, fails, or unknown with the reason."""
     predicate = claim.predicate
@@ -39,7 +49,9 @@ def decide_claim(
         return _uses(claim, facts, kernels, kernel)
     if isinstance(predicate, n.Within):
         key = f"error within {predicate.acceptance.text}"
-        return _flag(claim, text, fact_of(key, "max", facts, kernels, kernel), "run the kernel", kernel, predicate)
+        return _flag(
+            claim, text, fact_of(key, "max", facts, kernels, kernel), "run the kernel", kernel, predicate
+        )
     mentions: list[Mention] = []
     expr = keyed(predicate, mentions)
     found: dict[str, Fact] = {}
@@ -54,7 +66,8 @@ def decide_claim(
     try:
         outcome = bool(evaluate(expr, values))
     except Undecided as undecided:
-        return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", needed_text(predicate), kernel,
+        return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", needed_text(predicate),
+                       kernel,
                        unknown_note(missing, undecided))  # fmt: skip
     except NotStatic as problem:
         return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", "", kernel, str(problem))
@@ -87,9 +100,28 @@ def fact_of(
 
 def _flag(claim, text: str, fact: Fact | None, how: str, kernel: str | None, predicate) -> Verdict:
     if fact is None:
-        return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", "", kernel, f"`kdsl lower` decides it: {how}")
+        return Verdict(
+            text,
+            predicate.span,
+            Status.UNKNOWN,
+            Evidence.UNKNOWN,
+            "",
+            "",
+            kernel,
+            f"`kdsl lower` decides it: {how}",
+        )
     status = Status.HOLDS if fact.value else Status.FAILS
-    return Verdict(text, predicate.span, status, fact.evidence, fact.unit, text, kernel, "", (fact.tool,) if fact.tool else ())
+    return Verdict(
+        text,
+        predicate.span,
+        status,
+        fact.evidence,
+        fact.unit,
+        text,
+        kernel,
+        "",
+        (fact.tool,) if fact.tool else (),
+    )
 
 
 def _uses(claim: n.Claim, facts, kernels: tuple[str, ...], kernel: str | None) -> Verdict:
@@ -100,7 +132,7 @@ def _uses(claim: n.Claim, facts, kernels: tuple[str, ...], kernel: str | None) -
     if any(fact is None for fact in found):
         return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", "", kernel,
                        "`kdsl lower` decides it: read from SASS")  # fmt: skip
-    absent = [s.text for s, fact in zip(predicate.stages, found) if not fact.value]
+    absent = [s.text for s, fact in zip(predicate.stages, found, strict=False) if not fact.value]
     status = Status.FAILS if absent else Status.HOLDS
     return Verdict(text, predicate.span, status, weakest(tuple(f.evidence for f in found)),
                    f"not in {', '.join(absent)}" if absent else "in every stage", text, kernel, "",
@@ -148,13 +180,17 @@ def found_text(expr: n.Expr, facts: Mapping[str, Fact], values: Mapping[str, obj
     return ", ".join(f"{key} = {quantity(fact.value, fact.unit)}" for key, fact in named)
 
 
-def needed_text(predicate: n.Node, expr: n.Node | None = None, values: Mapping[str, object] | None = None) -> str:
+def needed_text(
+    predicate: n.Node, expr: n.Node | None = None, values: Mapping[str, object] | None = None
+) -> str:
     """`<= 4194304`: the other side with its value."""
     if not isinstance(predicate, n.Comparison):
         return " ".join(predicate.span.text.split())
     text = " ".join(predicate.right.span.text.split())
     try:
-        value = evaluate(expr.right, values) if isinstance(expr, n.Comparison) and values is not None else None
+        value = (
+            evaluate(expr.right, values) if isinstance(expr, n.Comparison) and values is not None else None
+        )
     except (Undecided, NotStatic):
         value = None
     shown = text if value is None or quantity(value) == text else f"{text} = {quantity(value)}"

@@ -15,7 +15,7 @@ MEMORY_FACTS = {"shared": "shared_bytes", "stack": "stack_bytes", "workspace": "
 
 
 def plan_facts(setting: Setting, kernels: Iterable[Kernel]) -> tuple[dict[str, Fact], list[MemoryUse]]:
-    """Facts by key (`recurrence/shared_bytes`), and what the memories hold; nothing for what a call decides."""
+    """Facts by key (`recurrence/shared_bytes`), and what memories hold; nothing where a call decides."""
     facts: dict[str, Fact] = {}
     uses: list[MemoryUse] = []
     for kernel in kernels:
@@ -35,7 +35,9 @@ def plan_facts(setting: Setting, kernels: Iterable[Kernel]) -> tuple[dict[str, F
 
 
 def conflict_degree(row_bytes: int, pad: int, swizzle: int, dtype: str) -> int:
-    """Wavefronts of one ldmatrix over the ideal, for a tensor with rows of `row_bytes` padded by `pad` elements."""
+    """Wavefronts of one ldmatrix over the ideal, for a tensor with rows of `row_bytes` padded by `pad`
+    elements.
+    """
     return ldmatrix_degree(row_bytes, pad * DTYPE_BYTES[dtype], swizzle if swizzle in SWIZZLE_BITS else 0)
 
 
@@ -48,7 +50,10 @@ def loads_with(instruction: Instruction | None) -> str | None:
 def conflict_fact(degrees: Mapping[str, int]) -> dict[str, Fact]:
     """The worst conflict, where it is one: accesses whose layout is not declared can only add to it."""
     worst = max(degrees.values(), default=1)
-    facts = {f"bank_conflicts({tensor})": Fact(float(degree), "", Evidence.SIMULATED) for tensor, degree in degrees.items()}
+    facts = {
+        f"bank_conflicts({tensor})": Fact(float(degree), "", Evidence.SIMULATED)
+        for tensor, degree in degrees.items()
+    }
     if worst >= 2:
         facts["bank_conflicts"] = Fact(float(worst), "", Evidence.SIMULATED)
     return facts

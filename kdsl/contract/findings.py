@@ -1,11 +1,11 @@
-"""Contracts of a rule at every point: broken promises, memory over budget, requirements that cannot be met."""
+"""Contracts of a rule at every point: broken promises, memory over budget, impossible requirements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kdsl.check.evaluate import AT_LAUNCH
 from kdsl.check.blueprint import holds
+from kdsl.check.evaluate import AT_LAUNCH
 from kdsl.check.findings import listed, warning
 from kdsl.check.graph import strip
 from kdsl.check.model import names_in
@@ -13,12 +13,14 @@ from kdsl.check.placement import block_extent, known_tensors, row_bytes
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.check.products import place_for
 from kdsl.check.rule_lines import RuleNames, possible_dtypes
+from kdsl.check.sizes import conjuncts
 from kdsl.contract.calls import call_text, speaks
 from kdsl.contract.claims import Claims
+from kdsl.contract.conditions import Condition, variables
 from kdsl.contract.decide import clause_text, decide_claim, quantity
 from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
 from kdsl.contract.resources import MemoryUse, Setting
-from kdsl.contract.satisfy import Condition, search, variables
+from kdsl.contract.satisfy import search
 from kdsl.contract.verdict import Fact, Status
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.syntax import nodes as n
@@ -30,10 +32,7 @@ FACT_OF = {"shared": "shared_bytes", "stack": "stack_bytes"}
 def check_contracts(point: Point, claims: Claims) -> None:
     """Budgets, promises and the form's own requirements at one point."""
     largest = point.sizes.largest() or {}
-    kernels = tuple(k.kernel for k in point.kernels)
-    env = {**point.env, **largest}
-    setting = Setting(point.rule.operator, point.graph, env, _widest(point), point.target.family, kernels)
-    facts, uses = plan_facts(setting, [k.kernel for k in point.kernels if "place" not in k.lines.doubtful])
+    facts, uses = _facts(point, largest)
     broken = {FACT_OF[use.memory] for use in uses if _over_budget(point, use, largest)}
     for kernel in point.kernels:
         degrees = _conflicts(point, kernel)
@@ -41,6 +40,27 @@ def check_contracts(point: Point, claims: Claims) -> None:
     _promises(point, claims, facts, largest, broken)
     if not point.rule.form_guessed:
         _form_requirements(point)
+
+
+def _facts(point: Point, largest: Mapping[str, int]) -> tuple[dict[str, Fact], list[MemoryUse]]:
+    """Of every kernel; the same kernel at another point has the same facts."""
+    memo = point.rule.memo
+    if "widest" not in memo:
+        memo["widest"] = _widest(point)
+    kernels = tuple(k.kernel for k in point.kernels)
+    setting = Setting(point.rule.operator, point.graph, {**point.env, **largest}, memo["widest"],
+                      point.target.family,
+                      kernels)  # fmt: skip
+    facts: dict[str, Fact] = {}
+    uses: list[MemoryUse] = []
+    for kernel in (k for k in point.kernels if "place" not in k.lines.doubtful):
+        alive = (kernel.kernel, point.graph, point.sizes)
+        key = ("facts", *map(id, alive), point.target.family, tuple(k.name for k in kernels))
+        if key not in memo:
+            memo[key] = (alive, plan_facts(setting, [kernel.kernel]))
+        facts.update(memo[key][1][0])
+        uses += memo[key][1][1]
+    return facts, uses
 
 
 def _widest(point: Point) -> dict[str, str]:
@@ -56,7 +76,7 @@ def _widest(point: Point) -> dict[str, str]:
     return found
 
 
-# ---- budgets ------------------------------------------------------------------------------------------------
+# ---- budgets -----------------------------------------------------------------------------------------------
 
 
 def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool:
@@ -71,7 +91,8 @@ def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool
         notes.append("at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items()))
     over = use.bytes - limit
     point.report(Diagnostic(
-        "E302", f"kernel `{use.kernel}` needs {use.bytes} bytes of {use.memory} memory, {point.target.name} has {limit}",
+        "E302", f"kernel `{use.kernel}` needs {use.bytes} bytes of {use.memory} memory, {point.target.name} "
+                f"has {limit}",
         first.span, label=f"{first.bytes} bytes, the largest", labels=labels, observed=f"{use.bytes} bytes",
         required=f"at most {limit} bytes", evidence=Evidence.PROVED, notes=tuple(notes),
         help=(_smaller(use, over), *_grid_help(point, kernel, use))))  # fmt: skip
@@ -81,8 +102,10 @@ def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool
 def _smaller(use: MemoryUse, over: int) -> str:
     ring = next((b for b in use.buffers if b.slots > 1), None)
     if ring is not None:
-        return f"`ring {ring.slots - 1}` on {ring.tensor} saves {ring.bytes // ring.slots} bytes; {over} are over"
-    return f"{over} bytes are over: store {use.buffers[0].tensor} elsewhere, or narrower if the operator allows it"
+        saved = ring.bytes // ring.slots
+        return f"`ring {ring.slots - 1}` on {ring.tensor} saves {saved} bytes; {over} are over"
+    largest = use.buffers[0].tensor
+    return f"{over} bytes are over: store {largest} elsewhere, or narrower if the operator allows it"
 
 
 def _grid_help(point: Point, kernel: KernelAtPoint, use: MemoryUse) -> tuple[str, ...]:
@@ -91,10 +114,14 @@ def _grid_help(point: Point, kernel: KernelAtPoint, use: MemoryUse) -> tuple[str
     dealt = {name for axis in kernel.kernel.grid for name, _ in axis.indices}
     dealt |= {i for s in kernel.graph.stages for i in (*s.stage.contracted, s.stage.scan)}
     free = [i for i in indices if i not in dealt and (block_extent(point, kernel, i) or 0) > 16]
-    return (f"or deal `{free[-1]}` over the grid: `{free[-1]} by ...`",) if free and use.memory == "shared" else ()
+    return (
+        (f"or deal `{free[-1]}` over the grid: `{free[-1]} by ...`",)
+        if free and use.memory == "shared"
+        else ()
+    )
 
 
-# ---- bank conflicts -----------------------------------------------------------------------------------------
+# ---- bank conflicts ----------------------------------------------------------------------------------------
 
 
 def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
@@ -103,15 +130,28 @@ def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
     shapes = known_tensors(point, kernel)
     for made in kernel.graph.stages:
         computation = kernel.kernel.computations.get(made.stage.name)
-        instruction = point.rule.declarations.right_instructions.get(computation.instruction or "") if computation else None
+        instruction = (
+            point.rule.declarations.right_instructions.get(computation.instruction or "")
+            if computation
+            else None
+        )
         if loads_with(instruction) != "ldmatrix":
             continue
         for read in made.stage.reads:
             home = place_for(kernel, made.stage, read.tensor)
-            if home is None or home.memory != "shared" or read.tensor in degrees or not shapes.get(read.tensor):
+            if (
+                home is None
+                or home.memory != "shared"
+                or read.tensor in degrees
+                or not shapes.get(read.tensor)
+            ):
                 continue
-            line = next((x for x in kernel.nodes("place") for name in x.names if name.span is home.span), None)
-            row = row_bytes(point, kernel, read.tensor, shapes[read.tensor], line) if line is not None else None
+            line = next(
+                (x for x in kernel.nodes("place") for name in x.names if name.span is home.span), None
+            )
+            row = (
+                row_bytes(point, kernel, read.tensor, shapes[read.tensor], line) if line is not None else None
+            )
             dtype = home.dtype or "bf16"
             if row is None or row < 16 or dtype not in ("bf16", "f16"):
                 continue
@@ -124,19 +164,25 @@ def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
     return degrees
 
 
-def _conflict(point: Point, kernel: KernelAtPoint, tensor: str, home, row: int, dtype: str, degree: int) -> None:
+def _conflict(
+    point: Point, kernel: KernelAtPoint, tensor: str, home, row: int, dtype: str, degree: int
+) -> None:
     fixes = [f"`pad {p}`" for p in (8,) if conflict_degree(row, p, 0, dtype) == 1]
-    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(s, 0, s, dtype) == 1][:1]
+    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(s, 0, s, dtype) == 1][
+        :1
+    ]
     point.report(warning(
         "W501", f"ldmatrix of `{tensor}` takes {degree} wavefronts where 1 is ideal", home.span,
         label=f"rows of {row} bytes", observed=str(degree), required="1", evidence=Evidence.SIMULATED,
         help=(f"{' or '.join(fixes)} is free of conflicts",) if fixes else ()))  # fmt: skip
 
 
-# ---- promises -----------------------------------------------------------------------------------------------
+# ---- promises ----------------------------------------------------------------------------------------------
 
 
-def _promises(point: Point, claims: Claims, facts: Mapping[str, Fact], sizes: Mapping[str, int], broken: set[str]) -> None:
+def _promises(
+    point: Point, claims: Claims, facts: Mapping[str, Fact], sizes: Mapping[str, int], broken: set[str]
+) -> None:
     kernels = tuple(k.name for k in point.kernels)
     env = {**point.env, **sizes}
     for kernel, clauses in claims.ensure.items():
@@ -148,10 +194,13 @@ def _promises(point: Point, claims: Claims, facts: Mapping[str, Fact], sizes: Ma
                 continue
             notes = []
             if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):
-                notes.append("at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items()))
+                notes.append(
+                    "at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items())
+                )
             point.report(Diagnostic(
                 "E501", f"`{verdict.clause}` does not hold: found {verdict.found}", claim.predicate.span,
-                label=f"found {verdict.found}", observed=verdict.found, required=verdict.needed, evidence=verdict.evidence,
+                label=f"found {verdict.found}", observed=verdict.found, required=verdict.needed,
+                evidence=verdict.evidence,
                 notes=tuple(notes), help=_promise_help(claim)))  # fmt: skip
 
 
@@ -161,7 +210,7 @@ def _promise_help(claim: n.Claim) -> tuple[str, ...]:
     return ("change the schedule, or drop the choices that break the promise",)
 
 
-# ---- the form's own requirements ----------------------------------------------------------------------------
+# ---- the form's own requirements ---------------------------------------------------------------------------
 
 
 def _form_requirements(point: Point) -> None:
@@ -175,7 +224,8 @@ def _form_requirements(point: Point) -> None:
         if case is None or case.requires is None:
             continue
         predicate = case.requires.predicate
-        key = ("form", id(case), *(point.env.get(x) for x in names_in(predicate)), point.target.name)
+        spoken = {x for c in point.rule.require for x in names_in(c.predicate)} | set(names_in(predicate))
+        key = ("form", id(case), *((x, point.env[x]) for x in sorted(spoken) if x in point.env))
         memo = point.rule.memo
         if key not in memo:
             conditions = [*(Condition(c.predicate) for c in point.rule.require), Condition(predicate, False)]
@@ -185,23 +235,29 @@ def _form_requirements(point: Point) -> None:
 
 
 def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, object]) -> None:
-    line = next((x for x in point.rule.declaration.items if isinstance(x, n.Block) and x.kind == "form"), None)
+    line = next(
+        (x for x in point.rule.declaration.items if isinstance(x, n.Block) and x.kind == "form"), None
+    )
     chosen = next((x for x in line.items if x.name.text == name), None) if line is not None else None
     span = chosen.span if chosen is not None else point.rule.declaration.name.span
     values = {**point.env, **call}
-    used = [x for x in names_in(case.requires.predicate) if x in values and speaks(point.rule.operator, x, values)]
+    used = [
+        x for x in names_in(case.requires.predicate) if x in values and speaks(point.rule.operator, x, values)
+    ]
     found = ", ".join(f"{x} = {quantity(values[x])}" for x in used)
     others = [c for c in point.rule.operator.forms[name] if c != case.name.text]
     message = f": {case.requires.message.value}" if case.requires.message is not None else ""
     text = clause_text(case.requires)
     point.report(Diagnostic(
-        "E140", f"form `{name} = {case.name.text}` requires `{text}`, and the rule also takes {found}{message}", span,
-        label="chosen here", labels=(Label(case.requires.span, "required here"),), observed=found, required=text,
+        "E140", f"form `{name} = {case.name.text}` requires `{text}`, and the rule also takes "
+                f"{found}{message}", span,
+        label="chosen here", labels=(Label(case.requires.span, "required here"),), observed=found,
+        required=text,
         evidence=Evidence.PROVED, notes=(f"for example the call {call_text(point.rule.operator, call)}",),
         help=("ask for it in `require`, or take another form: " + listed(others),)))  # fmt: skip
 
 
-# ---- requirements -------------------------------------------------------------------------------------------
+# ---- requirements ------------------------------------------------------------------------------------------
 
 
 def check_requirements(rule: RuleNames) -> None:
@@ -216,7 +272,11 @@ def check_requirements(rule: RuleNames) -> None:
         return
     for claim in claims:
         for predicate in conjuncts(claim.predicate):
-            if not isinstance(predicate, n.Typed) and not at_launch(predicate) and all(_always(rule, predicate, t) for t in targets):
+            if (
+                not isinstance(predicate, n.Typed)
+                and not at_launch(predicate)
+                and all(_always(rule, predicate, t) for t in targets)
+            ):
                 text = " ".join(predicate.span.text.split())
                 rule.findings.add(warning(
                     "W503", f"`{text}` holds for every call of {rule.operator.name}", predicate.span,
@@ -226,13 +286,6 @@ def check_requirements(rule: RuleNames) -> None:
 def at_launch(predicate: n.Node) -> bool:
     """Claims on strides, which the launcher decides at every call."""
     return isinstance(predicate, n.Call) and predicate.function.text in AT_LAUNCH
-
-
-def conjuncts(predicate: n.Node) -> list[n.Node]:
-    """What `and` joins, outermost."""
-    if isinstance(predicate, n.Logical) and predicate.operator == "and":
-        return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
-    return [predicate]
 
 
 def _depends_on_choices(rule: RuleNames, claim: n.Claim) -> bool:
@@ -259,9 +312,12 @@ def _unsatisfiable(rule: RuleNames, claims: list[n.Claim], env: Mapping[str, obj
     last = needed[-1]
     together = " together with " + listed(f"`{clause_text(c)}`" for c in needed[:-1]) if needed[:-1] else ""
     rule.findings.add(Diagnostic(
-        "E503", f"no call of {rule.operator.name} meets `{clause_text(last)}`{together}{on}", last.predicate.span,
-        label="never true", labels=tuple(Label(c.predicate.span, "with this") for c in needed[:-1]) or _ranges(rule, last),
-        evidence=Evidence.PROVED, help=("a rule that claims nothing can be removed; or widen the clause",)))  # fmt: skip
+        "E503", f"no call of {rule.operator.name} meets `{clause_text(last)}`{together}{on}",
+        last.predicate.span,
+        label="never true", labels=tuple(Label(c.predicate.span, "with this") for c in needed[:-1])
+        or _ranges(rule, last),
+        evidence=Evidence.PROVED,
+        help=("a rule that claims nothing can be removed; or widen the clause",)))  # fmt: skip
 
 
 def _ranges(rule: RuleNames, claim: n.Claim) -> tuple[Label, ...]:

@@ -1,7 +1,8 @@
 """The predicates of `ensure` and `measure`: one entry each, and nothing else knows them by name.
 
-To add one, add an entry. `decided` says who gives the fact: "plan" (arithmetic, known to `kdsl check`), "binary"
-(ptxas and SASS, known to `kdsl lower`), "run" (the kernel run without a GPU) or "gpu" (`kdsl validate`).
+To add one, add an entry. `decided` says who gives the fact: "plan" (arithmetic, known to `kdsl check`),
+"binary" (ptxas and SASS, known to `kdsl lower`), "run" (the kernel run without a GPU) or "gpu" (`kdsl
+validate`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ ENSURE, MEASURE = "ensure", "measure"
 class Predicate:
     """`arguments`: code (a mnemonic), stage or tensor; `optional` of them may be left out.
 
-    `levels` are what may follow `at`: names, or "role" for any role of the kernel. `combine` makes one number of those
-    of several kernels.
+    `levels` are what may follow `at`: names, or "role" for any role of the kernel. `combine` makes one number
+    of those of several kernels.
     """
 
     name: str
@@ -43,7 +44,8 @@ TABLE = {
     for entry in (
         Predicate("shared_bytes", SIZE_IN_BYTES, "plan", "shared memory of a block", unit="bytes"),
         Predicate("stack_bytes", SIZE_IN_BYTES, "plan", "stack of a task", unit="bytes"),
-        Predicate("workspace_bytes", SIZE_IN_BYTES, "plan", "memory between kernels", combine="sum", unit="bytes"),
+        Predicate("workspace_bytes", SIZE_IN_BYTES, "plan", "memory between kernels", combine="sum",
+                  unit="bytes"),
         Predicate("grid_x", INT, "plan", "blocks along x", unit="blocks"),
         Predicate("grid_y", INT, "plan", "blocks along y", unit="blocks"),
         Predicate("grid_z", INT, "plan", "blocks along z", unit="blocks"),
@@ -52,23 +54,30 @@ TABLE = {
                   arguments=("tensor",), optional=1),
         Predicate("spills", SIZE_IN_BYTES, "binary", "bytes spilled", combine="sum", unit="bytes"),
         Predicate("registers_per_thread", INT, "binary", "registers", levels=("role",), unit="registers"),
-        Predicate("count", INT, "binary", "instructions in the code", arguments=("code",), levels=("ptx", "sass"),
+        Predicate("count", INT, "binary", "instructions in the code", arguments=("code",),
+                  levels=("ptx", "sass"),
                   level_needed=True, combine="sum"),
         Predicate("occupancy", INT, "binary", "blocks that fit one SM at once", combine="min", unit="blocks"),
-        Predicate("blocks_per_sm", INT, "binary", "blocks that fit one SM at once", combine="min", unit="blocks"),
-        Predicate("vector_width", SIZE_IN_BYTES, "binary", "bytes of one access of a tensor", arguments=("tensor",),
+        Predicate("blocks_per_sm", INT, "binary", "blocks that fit one SM at once", combine="min",
+                  unit="blocks"),
+        Predicate("vector_width", SIZE_IN_BYTES, "binary", "bytes of one access of a tensor",
+                  arguments=("tensor",),
                   combine="min", unit="bytes"),
-        Predicate("overlapped", FLOAT, "binary", "share of a stage's instructions between issue and wait of another",
+        Predicate("overlapped", FLOAT, "binary",
+                  "share of a stage's instructions between issue and wait of another",
                   arguments=("stage", "stage"), combine="min"),
         Predicate("injected_waits", INT, "binary", "waits that ptxas added", combine="sum"),
-        Predicate("dram_bytes", SIZE_IN_BYTES, "binary", "bytes moved from and to memory", combine="sum", unit="bytes"),
-        Predicate("compulsory", SIZE_IN_BYTES, "plan", "bytes of all inputs and outputs", combine="sum", unit="bytes",
+        Predicate("dram_bytes", SIZE_IN_BYTES, "binary", "bytes moved from and to memory", combine="sum",
+                  unit="bytes"),
+        Predicate("compulsory", SIZE_IN_BYTES, "plan", "bytes of all inputs and outputs", combine="sum",
+                  unit="bytes",
                   operand=True),
         Predicate("same_algorithm", BOOL, "run", "equal to the operator over finite fields"),
         Predicate("p95_latency", TIME, "gpu", "95th percentile of 1000 runs", where=(MEASURE,), unit="s"),
         Predicate("l1_hit_rate", FLOAT, "gpu", "share of L1 hits", where=(MEASURE,)),
         Predicate("achieved_occupancy", FLOAT, "gpu", "share of resident warps", where=(MEASURE,)),
-        Predicate("tensor_core_utilisation", FLOAT, "gpu", "share of Tensor Core issue slots", where=(MEASURE,)),
+        Predicate("tensor_core_utilisation", FLOAT, "gpu", "share of Tensor Core issue slots",
+                  where=(MEASURE,)),
         Predicate("error", FLOAT, "run", "error against the float64 oracle", where=(ENSURE, MEASURE)),
     )
 }  # fmt: skip
@@ -101,7 +110,9 @@ def mention(node: n.Node) -> Mention | None:
     """The predicate that a node is, if it is one."""
     if isinstance(node, n.AtLevel):
         inner = mention(node.subject)
-        return evolve(inner, node=node, level=node.level) if inner is not None and inner.level is None else None
+        return (
+            evolve(inner, node=node, level=node.level) if inner is not None and inner.level is None else None
+        )
     if isinstance(node, n.Group):
         return None
     if isinstance(node, n.Call) and node.function.text in TABLE:

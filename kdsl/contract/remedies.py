@@ -10,7 +10,7 @@ from kdsl.check.evaluate import NotStatic, Undecided, evaluate
 from kdsl.check.graph import strip
 from kdsl.check.model import Operator, names_in, walk
 from kdsl.contract.calls import value_text
-from kdsl.contract.satisfy import truth
+from kdsl.contract.conditions import truth
 from kdsl.syntax import nodes as n
 
 
@@ -66,7 +66,11 @@ def _said(node: n.Node) -> str:
 def values(node: n.Node, env: Mapping[str, object]) -> str:
     """`gate = softplus, T = 127`: what the names in it are, or the text itself."""
     known = [f"{name} = {value_text(env[name])}" for name in names_in(node) if name in env]
-    known += [f"{call.arguments[0].text} is {'' if env.get(key) else 'not '}given" for call, key in _given(node) if key in env]
+    known += [
+        f"{call.arguments[0].text} is {'' if env.get(key) else 'not '}given"
+        for call, key in _given(node)
+        if key in env
+    ]
     return ", ".join(known) or _said(node)
 
 
@@ -87,7 +91,9 @@ def unknown(predicate: n.Node, env: Mapping[str, object], operator: Operator) ->
     except Undecided as undecided:
         names = sorted(undecided.names)
         ways = [_way(name, operator) for name in names]
-        return Reason(f"{', '.join(names)} is not known", _said(predicate), "say it with " + " and ".join(ways))
+        return Reason(
+            f"{', '.join(names)} is not known", _said(predicate), "say it with " + " and ".join(ways)
+        )
     return Reason("a dtype is not known", _said(predicate))
 
 
@@ -100,11 +106,17 @@ def _way(name: str, operator: Operator) -> str:
 
 
 def _dtypes(predicate: n.Typed, env: Mapping[str, object]) -> Iterator[Reason]:
-    allowed = [str(env.get(f"dtype.{d.name}", f"like {d.name}")) if d.like else d.name for d in predicate.dtypes]
+    allowed = [
+        str(env.get(f"dtype.{d.name}", f"like {d.name}")) if d.like else d.name for d in predicate.dtypes
+    ]
     for name in predicate.names:
         found = env.get(f"dtype.{name.text}")
         if found is not None and found not in allowed:
-            yield Reason(f"{name.text} is {found}", f"{name.text} : {', '.join(allowed)}", f"cast {name.text} to {allowed[0]}")
+            yield Reason(
+                f"{name.text} is {found}",
+                f"{name.text} : {', '.join(allowed)}",
+                f"cast {name.text} to {allowed[0]}",
+            )
 
 
 def _option(predicate: n.IsOption, env: Mapping[str, object]) -> Reason:
@@ -136,7 +148,8 @@ def _comparison(predicate: n.Comparison, env: Mapping[str, object], operator: Op
     if isinstance(left, n.Binary) and left.operator == "%" and predicate.operator == "==" and bound == 0:
         return _multiple(left, env, operator, _said(predicate))
     value = evaluate(left, env)
-    relation = {"==": "is not", "!=": "is", "<=": "is more than", "<": "is not less than", ">=": "is less than",
+    relation = {"==": "is not", "!=": "is", "<=": "is more than", "<": "is not less than",
+                ">=": "is less than",
                 ">": "is not more than"}[predicate.operator]  # fmt: skip
     found = f"{_valued(left, value)} {relation} {_valued(right, bound)}"
     return Reason(found, _said(predicate), _change(left, value, predicate.operator, bound, operator))
@@ -148,7 +161,12 @@ def _change(left: n.Node, value: object, comparison: str, bound: object, operato
         return ""
     name = left.text
     if name in operator.sizes:
-        if comparison in ("==", ">=", ">") and isinstance(value, int) and isinstance(bound, int) and value < bound:
+        if (
+            comparison in ("==", ">=", ">")
+            and isinstance(value, int)
+            and isinstance(bound, int)
+            and value < bound
+        ):
             return f"pad to {bound + (comparison == '>')}"
         return ""
     if name in operator.options and comparison in (">=", "<=", "=="):
@@ -160,6 +178,11 @@ def _multiple(left: n.Binary, env: Mapping[str, object], operator: Operator, nee
     value, by = evaluate(left.left, env), evaluate(left.right, env)
     found = f"{_valued(left.left, value)} is not a multiple of {_valued(left.right, by)}"
     name = strip(left.left)
-    if isinstance(name, n.Name) and name.text in operator.sizes and isinstance(value, int) and isinstance(by, int):
+    if (
+        isinstance(name, n.Name)
+        and name.text in operator.sizes
+        and isinstance(value, int)
+        and isinstance(by, int)
+    ):
         return Reason(found, needed, f"pad to {-(-value // by) * by}")
     return Reason(found, needed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from kdsl.check.blueprint import Blueprint
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES, Home, Kernel, Operator, names_in, walk
+from kdsl.check.rules import substitute
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
@@ -112,7 +113,8 @@ def _buffer(setting: Setting, kernel: Kernel, tensor: str, home: Home, indices: 
     if home.memory == "workspace":
         shape = [_instances(setting), *shape]
     pad, ring = home.attributes.get("pad", 0), home.attributes.get("ring", 1)
-    return Buffer(tensor, home.memory, _dtype(setting, kernel, tensor, home), tuple(map(int, shape)), int(pad), int(ring),
+    return Buffer(tensor, home.memory, _dtype(setting, kernel, tensor, home), tuple(map(int, shape)),
+                  int(pad), int(ring),
                   home.span)  # fmt: skip
 
 
@@ -148,38 +150,33 @@ def _instances(setting: Setting) -> int:
             covered |= {index.name, *names_in(index.slot)}
     for index in indices:
         if index.mode != "local" and index.name not in covered:
-            total *= evaluate(inlined(index.extent, setting.operator, setting.env), setting.env)
+            total *= evaluate(inlined(index.extent, setting.operator), setting.env)
     return total
 
 
-def inlined(expr: n.Expr, operator: Operator, env: Mapping[str, object]) -> n.Expr:
-    """Definitions replaced by their bodies, as far as they decide without values of tensors."""
-    from kdsl.check.rules import substitute
+def inlined(expr: n.Expr, operator: Operator) -> n.Expr:
+    """The expression with definitions replaced by their bodies."""
+    key = ("inlined", id(expr))
+    if key not in operator.memo:
+        found = expr
+        while any(isinstance(x, n.Call) and x.function.text in operator.definitions for x in walk(found)):
+            found = _inline(found, operator)
+        operator.memo[key] = found
+    return operator.memo[key]
 
-    for _ in range(8):
-        calls = [x for x in walk(expr) if isinstance(x, n.Call) and x.function.text in operator.definitions]
-        if not calls:
-            break
-        expr = _inline(expr, operator, substitute)
-    return expr
 
-
-def _inline(expr, operator: Operator, substitute):
+def _inline(expr, operator: Operator):
+    if isinstance(expr, tuple):
+        return tuple(_inline(item, operator) for item in expr)
     if isinstance(expr, n.Call) and expr.function.text in operator.definitions:
         definition = operator.definitions[expr.function.text]
-        return n.Group(expr.span, substitute(definition.body, dict(zip(definition.parameters, expr.arguments))))
-    if isinstance(expr, n.Node) and hasattr(expr, "__attrs_attrs__"):
-        from attrs import evolve
-
-        changes = {}
-        for attribute in expr.__attrs_attrs__:
-            value = getattr(expr, attribute.name)
-            if isinstance(value, n.Node):
-                changes[attribute.name] = _inline(value, operator, substitute)
-            elif isinstance(value, tuple):
-                changes[attribute.name] = tuple(_inline(item, operator, substitute) for item in value)
-        return evolve(expr, **changes) if changes else expr
-    return expr
+        arguments = dict(zip(definition.parameters, expr.arguments, strict=False))
+        return n.Group(expr.span, substitute(definition.body, arguments))
+    if not isinstance(expr, n.Node):
+        return expr
+    values = {a.name: getattr(expr, a.name) for a in expr.__attrs_attrs__}
+    changes = {k: _inline(v, operator) for k, v in values.items() if isinstance(v, (n.Node, tuple))}
+    return evolve(expr, **changes) if changes else expr
 
 
 def grid_extents(setting: Setting, kernel: Kernel) -> dict[str, int | None]:
@@ -189,7 +186,9 @@ def grid_extents(setting: Setting, kernel: Kernel) -> dict[str, int | None]:
         total: int | None = 1
         for name, by in axis.indices:
             try:
-                extent = evaluate(inlined(setting.operator.indices[name].extent, setting.operator, setting.env), setting.env)
+                extent = evaluate(
+                    inlined(setting.operator.indices[name].extent, setting.operator), setting.env
+                )
                 total = None if total is None else total * -(-extent // max(by, 1))
             except (Undecided, NotStatic):
                 total = None

@@ -1,34 +1,36 @@
 """Is there a call that meets these conditions? A sound search over options, dtypes and sizes.
 
-A call that is found is a proof that there is one. That none is found is a proof only if the search was complete:
-then every condition speaks of at most one unbounded number at a time, and the candidates of each number stand for
-all its values (every interval between the constants it is compared with, and in it every remainder of the moduli it
-is divided by). Otherwise interval arithmetic may still refute a condition; if it does not, nothing is said.
+A call that is found is a proof that there is one. That none is found is a proof only if the search was
+complete: then every condition speaks of at most one unbounded number at a time, and the candidates of each
+number stand for all its values (every interval between the constants it is compared with, and in it every
+remainder of the moduli it is divided by). Otherwise interval arithmetic may still refute a condition; if it
+does not, nothing is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf, lcm
+from math import lcm
 
 from attrs import define, field, frozen
 
-from kdsl.check.evaluate import decide
-from kdsl.check.graph import strip
-from kdsl.check.model import Operator, names_in, walk
+from kdsl.check.model import Operator, names_in
+from kdsl.contract.conditions import (
+    Condition,
+    atoms,
+    dtypes_of,
+    is_direct,
+    moduli_of,
+    numbers_in,
+    outcomes,
+    truth,
+    variables,
+)
 from kdsl.syntax import nodes as n
 
 MOST_NODES = 20_000
 MOST_PERIOD = 512
 PREFERRED = (128, 1, 16, 64, 32, 8192, 256, 2, 8, 96)
-
-
-@frozen
-class Condition:
-    """A predicate that must be true (or, with `wanted` false, must not be)."""
-
-    predicate: n.Node
-    wanted: bool = True
 
 
 @frozen
@@ -44,23 +46,40 @@ def law_conditions(operator: Operator) -> tuple[Condition, ...]:
 
 
 def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str, object]) -> Outcome:
-    """A call that meets the conditions and the operator's laws; `env` holds what is known (target, choices, form)."""
-    wanted = [c for c in (*conditions, *law_conditions(operator)) if not isinstance(c.predicate, (n.Uses, n.Within))]
+    """A call that meets the conditions and the operator's laws; `env` holds what is known (target, choices,
+    form).
+    """
+    wanted = [
+        c for c in (*conditions, *law_conditions(operator)) if not isinstance(c.predicate, (n.Uses, n.Within))
+    ]
     if any(_refuted(operator, c, env) for c in wanted):
         return Outcome(None, True)
     call: dict[str, object] = {}
     complete = True
     for part in components(operator, wanted):
-        problem = _Problem(operator, part, dict(env))
-        found = problem.solve()
-        if found is None:
-            if problem.complete and not problem.stopped:
-                return Outcome(None, True)
-            complete = False
-        else:
-            call.update(found)
-    rest = _Problem(operator, [], dict(env)).solve() or {}
-    return Outcome({**rest, **call} if complete else None, False)
+        found, refuted = _solved(operator, part, env)
+        if refuted:
+            return Outcome(None, True)
+        complete = complete and found is not None
+        call.update(found or {})
+    if not complete:
+        return Outcome(None, False)
+    return Outcome({**(_solved(operator, [], {})[0] or {}), **call}, False)
+
+
+def _solved(operator: Operator, part: list[Condition], env: Mapping[str, object]):
+    """(a call or None, whether there is none); of laws alone it is found once per operator."""
+    laws = {id(claim.predicate) for claim in operator.laws}
+    only_laws = all(id(c.predicate) in laws and c.wanted for c in part)
+    key = ("solved", *(id(c.predicate) for c in part))
+    if only_laws and key in operator.memo:
+        return operator.memo[key]
+    problem = _Problem(operator, part, {} if only_laws else dict(env))
+    call = problem.solve()
+    answer = call, call is None and problem.complete and not problem.stopped
+    if only_laws:
+        operator.memo[key] = answer
+    return answer
 
 
 def components(operator: Operator, conditions: list[Condition]) -> list[list[Condition]]:
@@ -93,8 +112,13 @@ class _Problem:
     def solve(self) -> dict[str, object] | None:
         mentioned = {name for c in self.conditions for name in variables(c.predicate)}
         if not self.conditions:
-            mentioned = {*self.operator.sizes, *(k for k, o in self.operator.options.items() if o.kind != "scalar")}
-        self.order = sorted(self.domains(mentioned), key=lambda item: (item[0] in self.operator.sizes, len(item[1])))
+            mentioned = {
+                *self.operator.sizes,
+                *(k for k, o in self.operator.options.items() if o.kind != "scalar"),
+            }
+        self.order = sorted(
+            self.domains(mentioned), key=lambda item: (item[0] in self.operator.sizes, len(item[1]))
+        )
         for condition in self.conditions:
             for name in variables(condition.predicate):
                 self.about.setdefault(name, []).append(condition)
@@ -169,7 +193,12 @@ class _Problem:
 
     def bounded(self, name: str) -> bool:
         size = self.operator.sizes.get(name)
-        return size is not None and size.low is not None and size.high is not None and size.high - size.low <= MOST_PERIOD
+        return (
+            size is not None
+            and size.low is not None
+            and size.high is not None
+            and size.high - size.low <= MOST_PERIOD
+        )
 
     def numbers(self, name: str) -> tuple[int, ...]:
         size = self.operator.sizes[name]
@@ -201,118 +230,9 @@ class _Problem:
 
     def scalars(self, name: str) -> tuple[float, ...]:
         constants = sorted(self.compared(name)[0])
-        between = [(a + b) / 2 for a, b in zip(constants, constants[1:])]
+        between = [(a + b) / 2 for a, b in zip(constants, constants[1:], strict=False)]
         ends = [constants[0] - 1.0, constants[-1] + 1.0] if constants else [0.0]
         return tuple(dict.fromkeys((*map(float, constants), *between, *ends)))
-
-
-# ---- what predicates say --------------------------------------------------------------------------------------
-
-
-def variables(predicate: n.Node) -> set[str]:
-    """Names whose values decide it: sizes and options, `given.x`, `dtype.x`."""
-    if isinstance(predicate, n.Typed):
-        like = {f"dtype.{d.name}" for d in predicate.dtypes if d.like}
-        return {f"dtype.{name.text}" for name in predicate.names} | like
-    found: set[str] = set()
-    stack = [predicate]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, n.Call) and node.function.text == "given":
-            found |= {f"given.{a.text}" for a in node.arguments if isinstance(a, n.Name)}
-            continue
-        if isinstance(node, n.Name):
-            found.add(node.text)
-        for attribute in getattr(node, "__attrs_attrs__", ()):
-            value = getattr(node, attribute.name)
-            if isinstance(value, n.Node):
-                stack.append(value)
-            elif isinstance(value, tuple):
-                stack += [item for item in value if isinstance(item, n.Node)]
-    return found
-
-
-def truth(predicate: n.Node, env: Mapping[str, object]) -> bool | None:
-    """True, False, or None where something is not known."""
-    if isinstance(predicate, n.Typed):
-        return _typed(predicate, env)
-    value = decide(predicate, env)
-    return None if value is None else bool(value)
-
-
-def _typed(predicate: n.Typed, env: Mapping[str, object]) -> bool | None:
-    known = True
-    allowed = set()
-    for dtype in predicate.dtypes:
-        allowed.add(env.get(f"dtype.{dtype.name}") if dtype.like else dtype.name)
-    for name in predicate.names:
-        value = env.get(f"dtype.{name.text}")
-        if value is None:
-            known = False
-        elif value not in allowed:
-            return None if None in allowed else False
-    return True if known else None
-
-
-def dtypes_of(operator: Operator, port: str) -> tuple[str, ...]:
-    found = operator.ports.get(port)
-    if found is None:
-        return ()
-    followed = [d for other in found.like if other != port for d in dtypes_of(operator, other)]
-    return tuple(dict.fromkeys((*followed, *found.dtypes)))
-
-
-def atoms(predicate: n.Node) -> list[n.Node]:
-    """Comparisons and tests without `and`, `or`, `not` and parentheses around them."""
-    found, pending = [], [predicate]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, n.Logical):
-            pending += [node.left, node.right]
-        elif isinstance(node, n.Not):
-            pending.append(node.operand)
-        elif isinstance(node, n.Group):
-            pending.append(node.inner)
-        else:
-            found.append(node)
-    return found
-
-
-def numbers_in(atom: n.Node, env: Mapping[str, object]) -> set[float]:
-    """Every constant of the atom, and the values of the names that are known."""
-    found: set[float] = set()
-    for node in walk(atom):
-        value = env.get(node.text) if isinstance(node, n.Name) else decide(node, {})
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found.add(value)
-    return found
-
-
-def moduli_of(atom: n.Node, name: str, env: Mapping[str, object]) -> set[int]:
-    found = set()
-    for node in walk(atom):
-        if isinstance(node, n.Binary) and node.operator in "%/" and name in names_in(node.left):
-            value = decide(node.right, env)
-            if isinstance(value, int) and value > 0:
-                found.add(value)
-    return found
-
-
-def is_direct(atom: n.Node, name: str) -> bool:
-    """`X op constant`, `X % m op constant`, `X in [...]`: one number, whose candidates stand for all values."""
-    if isinstance(atom, n.Contains):
-        return isinstance(strip(atom.item), n.Name)
-    if not isinstance(atom, n.Comparison):
-        return False
-    for side in (strip(atom.left), strip(atom.right)):
-        if isinstance(side, n.Name) and side.text == name:
-            return True
-        if isinstance(side, n.Binary) and side.operator == "%" and isinstance(strip(side.left), n.Name):
-            return True
-    return False
-
-
-# ---- intervals ------------------------------------------------------------------------------------------------
 
 
 def _refuted(operator: Operator, condition: Condition, env: Mapping[str, object]) -> bool:
@@ -321,61 +241,3 @@ def _refuted(operator: Operator, condition: Condition, env: Mapping[str, object]
         return False
     possible = outcomes(condition.predicate, operator, env)
     return condition.wanted not in possible
-
-
-def outcomes(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> frozenset[bool]:
-    """Which truth values the condition can have, from ranges alone; never leaves one out that is possible."""
-    both = frozenset((False, True))
-    known = decide(expr, env)
-    if isinstance(known, bool):
-        return frozenset((known,))
-    if isinstance(expr, n.Group):
-        return outcomes(expr.inner, operator, env)
-    if isinstance(expr, n.Not):
-        return frozenset(not x for x in outcomes(expr.operand, operator, env))
-    if isinstance(expr, n.Logical):
-        left, right = outcomes(expr.left, operator, env), outcomes(expr.right, operator, env)
-        join = (lambda a, b: a and b) if expr.operator == "and" else (lambda a, b: a or b)
-        return frozenset(join(a, b) for a in left for b in right)
-    if not isinstance(expr, n.Comparison):
-        return both
-    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
-    if left is None or right is None:
-        return both
-    (a, b), (c, d) = left, right
-    table = {"<": (b < c, a >= d), "<=": (b <= c, a > d), ">": (a > d, b <= c), ">=": (a >= d, b < c),
-             "==": (a == b == c == d, b < c or a > d), "!=": (b < c or a > d, a == b == c == d)}  # fmt: skip
-    always, never = table[expr.operator]
-    return frozenset((True,)) if always else frozenset((False,)) if never else both
-
-
-def interval(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> tuple[float, float] | None:
-    """Bounds of a number; None where nothing is known."""
-    value = decide(expr, env)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value), float(value)
-    if isinstance(expr, n.Group):
-        return interval(expr.inner, operator, env)
-    if isinstance(expr, n.Name) and expr.text in operator.sizes:
-        size = operator.sizes[expr.text]
-        return float(size.low if size.low is not None else 0), float(size.high if size.high is not None else inf)
-    if not isinstance(expr, n.Binary) or expr.operator not in "+-*%":
-        return None
-    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
-    if left is None or right is None:
-        return None
-    return _combined(expr.operator, left, right)
-
-
-def _combined(operator: str, left, right) -> tuple[float, float] | None:
-    (a, b), (c, d) = left, right
-    if operator == "+":
-        return a + c, b + d
-    if operator == "-":
-        return a - d, b - c
-    if operator == "%":
-        return (0.0, d - 1) if a >= 0 and c > 0 and d < inf else None
-    if min(a, c) < 0:
-        return None
-    return a * c, (0.0 if 0 in (b, d) else b * d)
-

@@ -13,12 +13,12 @@ from kdsl.check.model import Kernel, Operator, Rule, RulePoint, Target
 from kdsl.check.rules import points, rule_at
 from kdsl.contract.call import Call, complete_call
 from kdsl.contract.calls import value_text
+from kdsl.contract.conditions import variables
 from kdsl.contract.decide import clause_text, decide
 from kdsl.contract.facts import plan_facts
 from kdsl.contract.findings import LIMITS
 from kdsl.contract.remedies import reasons
 from kdsl.contract.resources import Setting
-from kdsl.contract.satisfy import variables
 from kdsl.contract.verdict import Status, Verdict
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -39,7 +39,9 @@ class Refusal:
     choices: Mapping[str, object] | None = None  # the point that refused; None: the rule as a whole
 
     def __str__(self) -> str:
-        return self.found + (f"; {self.remedy}" if self.remedy else f": {self.message}" if self.message else "")
+        return self.found + (
+            f"; {self.remedy}" if self.remedy else f": {self.message}" if self.message else ""
+        )
 
 
 @frozen
@@ -72,7 +74,9 @@ class Selection:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """R001 for every refusal if no rule claims the call, R002 if several do, R003 if there is none to ask."""
+        """R001 for every refusal if no rule claims the call, R002 if several do, R003 if there is none to
+        ask.
+        """
         if len(self.claims) > 1:
             return (_ambiguous(self),)
         if self.claims:
@@ -89,7 +93,9 @@ def select(
     options: Mapping[str, object] | None = None,
     given: Mapping[str, bool] | None = None,
 ) -> Selection:
-    """Raises WrongCall if the call is not one of the operator's; KeyError for a target or operator not in the library."""
+    """Raises WrongCall if the call is not one of the operator's; KeyError for a target or operator not in the
+    library.
+    """
     found, device = library.operators[operator], library.targets[target]
     call = complete_call(found, sizes, dtypes, options, given)
     broken = tuple(_law_refusals(found, call))
@@ -144,13 +150,23 @@ def _speaks_of(claim: n.Claim, names: set[str]) -> bool:
     return bool(variables(claim.predicate) & names)
 
 
-def refusals_of(rule: str, claim: n.Claim, env: Mapping[str, object], operator: Operator) -> Iterator[Refusal]:
+def refusals_of(
+    rule: str, claim: n.Claim, env: Mapping[str, object], operator: Operator
+) -> Iterator[Refusal]:
     """The parts of a clause that the call does not meet."""
     if isinstance(claim.predicate, (n.Uses, n.Within)):
         return
     message = claim.message.value if claim.message is not None else ""
     for reason in reasons(claim.predicate, env, operator):
-        yield Refusal(rule, clause_text(claim), claim.predicate.span, reason.found, reason.needed, reason.remedy, message)
+        yield Refusal(
+            rule,
+            clause_text(claim),
+            claim.predicate.span,
+            reason.found,
+            reason.needed,
+            reason.remedy,
+            message,
+        )
 
 
 def _at(library: Library, rule: Rule, target: Target, values, call: Call, env) -> Claimed | list[Refusal]:
@@ -158,15 +174,22 @@ def _at(library: Library, rule: Rule, target: Target, values, call: Call, env) -
     try:
         point = rule_at(rule, target, values, library.tactics)
     except (Undecided, NotStatic) as problem:
-        return [Refusal(rule.name, "the choices", rule.declaration.name.span, str(problem), "", choices=values)]
+        return [
+            Refusal(rule.name, "the choices", rule.declaration.name.span, str(problem), "", choices=values)
+        ]
     known = {**env, **values, **point.form}
-    refusals = [evolve(r, choices=values) for claim in rule.require for r in refusals_of(rule.name, claim, known, call.operator)]
+    refusals = [
+        evolve(r, choices=values)
+        for claim in rule.require
+        for r in refusals_of(rule.name, claim, known, call.operator)
+    ]
     refusals += [evolve(r, choices=values) for r in _form_refusals(rule, point, known, call.operator)]
     refusals += [evolve(r, choices=values) for r in _tile_refusals(rule, point, known, call.operator)]
     if refusals:
         return refusals
     settings = {name: setting(v) for name, v in (*point.form.items(), *call.options.items())}
-    facts, uses = plan_facts(Setting(call.operator, blueprint(call.operator).under(settings), known, call.dtypes,
+    facts, uses = plan_facts(Setting(call.operator, blueprint(call.operator).under(settings), known,
+                                     call.dtypes,
                                      target.family, point.kernels), point.kernels)  # fmt: skip
     for use in uses:
         limit = target.fields.get(LIMITS.get(use.memory, ""))
@@ -178,7 +201,8 @@ def _at(library: Library, rule: Rule, target: Target, values, call: Call, env) -
     verdicts = decide(point, facts, known)
     for verdict in verdicts:
         if verdict.status is Status.FAILS:
-            refusals.append(Refusal(rule.name, verdict.clause, verdict.span, f"`{verdict.clause}` fails: found {verdict.found}",
+            refusals.append(Refusal(rule.name, verdict.clause, verdict.span,
+                                    f"`{verdict.clause}` fails: found {verdict.found}",
                                     verdict.needed, choices=values))  # fmt: skip
     return refusals or Claimed(rule, point, verdicts)
 
@@ -219,7 +243,7 @@ def _tiles(kernel: Kernel) -> Iterator[tuple[str, int, Span, str]]:
                 yield index, by, computation.span, f"{kind} {index} by {by}"
 
 
-# ---- findings -----------------------------------------------------------------------------------------------
+# ---- findings ----------------------------------------------------------------------------------------------
 
 
 def _refused(selection: Selection, refusal: Refusal) -> Diagnostic:
@@ -228,22 +252,27 @@ def _refused(selection: Selection, refusal: Refusal) -> Diagnostic:
     if refusal.choices:
         where = " at " + ", ".join(f"{k} = {value_text(v)}" for k, v in refusal.choices.items())
     help_ = tuple(x for x in (refusal.remedy, refusal.message) if x)
-    return Diagnostic("R001", f"{rule} refuses the call on {selection.target.name}{where}: {refusal}", refusal.span,
-                      label=refusal.found, observed=refusal.found, required=refusal.needed, evidence=Evidence.PROVED,
+    return Diagnostic("R001", f"{rule} refuses the call on {selection.target.name}{where}: {refusal}",
+                      refusal.span,
+                      label=refusal.found, observed=refusal.found, required=refusal.needed,
+                      evidence=Evidence.PROVED,
                       help=help_)  # fmt: skip
 
 
 def _ambiguous(selection: Selection) -> Diagnostic:
     names = [claimed.rule.name for claimed in selection.claims]
     spans = [claimed.rule.declaration.name.span for claimed in selection.claims]
-    return Diagnostic("R002", f"{len(names)} rules claim the call on {selection.target.name}: {', '.join(names)}", spans[1],
-                      label="claims it", labels=tuple(Label(s, "claims it too") for s in (spans[0], *spans[2:])),
+    return Diagnostic("R002",
+                      f"{len(names)} rules claim the call on {selection.target.name}: {', '.join(names)}",
+                      spans[1],
+                      label="claims it",
+                      labels=tuple(Label(s, "claims it too") for s in (spans[0], *spans[2:])),
                       observed=f"{len(names)} rules", required="1 rule", evidence=Evidence.PROVED,
-                      help=("add a clause to `require` of one of them that the other one excludes",))  # fmt: skip
+                  help=("add a clause to `require` of one of them that the other one excludes",))  # fmt: skip
 
 
 def _no_rule(selection: Selection) -> Diagnostic:
     operator, target = selection.operator, selection.target
-    return Diagnostic("R003", f"no rule schedules {operator.name} on {target.name}", operator.declaration.name.span,
-                      help=(f"write one: `rule NAME schedules {operator.name} on {target.name} {{ ... }}`",))  # fmt: skip
-
+    return Diagnostic("R003", f"no rule schedules {operator.name} on {target.name}",
+                      operator.declaration.name.span,
+          help=(f"write one: `rule NAME schedules {operator.name} on {target.name} {{ ... }}`",))  # fmt: skip
