@@ -36,7 +36,10 @@ class Lowering:
     def sources(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
         if self.plan.target.family == "cuda":
             arch = str(self.plan.target.fields["tool"])
-            return tuple(lower_cuda(s, arch, k.threads) for s, k in zip(self.scheduled, self.plan.kernels))
+            return tuple(
+                lower_cuda(s, arch, k.threads, tuple(dict.fromkeys(stage.name for stage in k.stages)))
+                for s, k in zip(self.scheduled, self.plan.kernels)
+            )
         return tuple(lower_host(kernel) for kernel in self.scheduled)
 
     @cached_property
