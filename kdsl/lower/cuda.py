@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-from attrs import frozen
+from attrs import field, frozen
 
+from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
@@ -21,7 +22,8 @@ CONFIG = {
 
 @frozen
 class CudaSource:
-    """CUDA of one kernel. `arguments` in the order of the device function; `shared_bytes` is dynamic shared memory."""
+    """CUDA of one kernel. `arguments` in the order of the device function; `shared_bytes` is dynamic shared
+    memory; `lines` says which lines of the source are of which stage."""
 
     kernel: str
     symbol: str
@@ -29,6 +31,7 @@ class CudaSource:
     arguments: tuple[Argument, ...]
     shared_bytes: int
     threads: tuple[int, ...]
+    lines: SourceMap = field(factory=SourceMap, repr=False)
 
 
 def passes():
@@ -113,11 +116,13 @@ def above_threads(statement, allocations: list):
     return statement
 
 
-def lower_cuda(kernel: ScheduledKernel, arch: str, threads: tuple[int, ...]) -> CudaSource:
-    """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a)."""
+def lower_cuda(
+    kernel: ScheduledKernel, arch: str, threads: tuple[int, ...], stages: tuple[str, ...] = ()
+) -> CudaSource:
+    """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`."""
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
-        module = t_transform.BindTarget(target)(kernel.module)
+        module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
         for step in passes():
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
@@ -128,7 +133,8 @@ def lower_cuda(kernel: ScheduledKernel, arch: str, threads: tuple[int, ...]) -> 
     by_label = dict(zip(kernel.function.labels, kernel.function.arguments))
     arguments = tuple(by_label[str(p.name).removesuffix("_ptr")] for p in func.params)
     symbol = str(func.attrs["global_symbol"])
-    return CudaSource(kernel.function.name, symbol, plain_source(source, symbol), arguments, shared, threads)
+    text, lines = unmarked(plain_source(source, symbol), stages)
+    return CudaSource(kernel.function.name, symbol, text, arguments, shared, threads, lines)
 
 
 def is_device(func) -> bool:

@@ -1,9 +1,9 @@
 """Which lines of the generated CUDA belong to which stage.
 
 The scheduled TIR still has the sblocks of every stage. Around each statement that holds those of one stage
-alone two calls are put, which no pass touches, since they read and write nothing; they come out as two lines of
-CUDA, are taken out of the text, and say where the stage begins and ends. The text is then the one without marks,
-letter for letter (a test holds it against that), so the marks cannot change machine code.
+alone two calls are put, which no pass touches, since they read and write nothing; they come out as two lines
+of CUDA, are taken out of the text, and say where the stage begins and ends. The text is then the one without
+marks, letter for letter (a test holds it against that), so the marks cannot change machine code.
 """
 
 from __future__ import annotations
@@ -93,26 +93,33 @@ def unmarked(text: str, stages: Sequence[str]) -> tuple[str, SourceMap]:
     return "\n".join(kept), SourceMap({stage: frozenset(lines) for stage, lines in found.items()})
 
 
-def rebuilt(statement, change):
+def rebuilt(s, change):
     """The statement with `change` made of every statement right inside it."""
-    if isinstance(statement, SeqStmt):
-        return SeqStmt([change(inner) for inner in statement.seq])
-    if isinstance(statement, For):
-        return For(statement.loop_var, statement.min, statement.extent, statement.kind, change(statement.body),
-                   statement.thread_binding, statement.annotations, statement.step)  # fmt: skip
-    if isinstance(statement, AttrStmt):
-        return AttrStmt(statement.node, statement.attr_key, statement.value, change(statement.body))
-    if isinstance(statement, tirx.IfThenElse):
-        otherwise = statement.else_case
-        return tirx.IfThenElse(
-            statement.condition, change(statement.then_case), otherwise and change(otherwise)
+    if isinstance(s, SeqStmt):
+        return SeqStmt([change(inner) for inner in s.seq])
+    if isinstance(s, For):
+        body = change(s.body)
+        return For(s.loop_var, s.min, s.extent, s.kind, body, s.thread_binding, s.annotations, s.step)
+    if isinstance(s, AttrStmt):
+        return AttrStmt(s.node, s.attr_key, s.value, change(s.body))
+    if isinstance(s, tirx.IfThenElse):
+        otherwise = s.else_case
+        return tirx.IfThenElse(s.condition, change(s.then_case), otherwise and change(otherwise))
+    if isinstance(s, SBlockRealize):
+        b, body = s.block, change(s.block.body)
+        inner = SBlock(
+            b.iter_vars,
+            b.reads,
+            b.writes,
+            b.name_hint,
+            body,
+            b.init,
+            b.alloc_buffers,
+            b.match_buffers,
+            b.annotations,
         )
-    if isinstance(statement, SBlockRealize):
-        block = statement.block
-        inner = SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, change(block.body), block.init,
-                       block.alloc_buffers, block.match_buffers, block.annotations)  # fmt: skip
-        return SBlockRealize(statement.iter_values, statement.predicate, inner)
-    return statement
+        return SBlockRealize(s.iter_values, s.predicate, inner)
+    return s
 
 
 def _inner(statement) -> list:
