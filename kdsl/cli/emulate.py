@@ -13,6 +13,8 @@ from kdsl.cli.settings import number_or_text, parse_pairs, parse_shape
 
 EXIT_FINDINGS, EXIT_TOOL = 1, 3
 SHOWN_LINES = 10
+# Norm and sigmoid are in the kernel unless a setting says otherwise.
+IN_KERNEL = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
 
 
 def lowering():
@@ -83,7 +85,12 @@ def _tried(rule, target, shape, lengths, settings, seed, seconds):
         capability(target)
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from None
-    program = lowering()(rule, target, settings)
+    try:
+        program = lowering()(rule, target, {**IN_KERNEL, **settings})
+    except ValueError as wrong:
+        raise click.UsageError(str(wrong)) from None
+    settings = program.settings
+    sizes.update({name: settings[name] for name in ("K", "V")})
     try:
         if program.operator == "kda.decode":
             call = calls.decode_call(rng, sizes, settings)

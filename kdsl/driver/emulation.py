@@ -45,6 +45,12 @@ class LoweredProgram:
     def operator(self) -> str:
         return self.lowering.plan.operator.name
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """What it was lowered for: options, dtypes and sizes by name."""
+        special = self.lowering.plan.specialization
+        return {**special.dtypes, **special.options, **special.sizes}
+
     def bind(self, call: Mapping[str, Any]) -> Bound:
         """The launches of a call (`kdsl.validate.call` for the chunk operator, the oracle's for decode)."""
         dtypes = self.lowering.plan.specialization.dtypes

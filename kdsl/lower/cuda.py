@@ -61,8 +61,6 @@ def passes():
         s_transform.RewriteUnsafeSelect(),
         t_transform.VerifyMemory(),
         t_transform.AnnotateEntryFunc(),
-        s_transform.ThreadSync("shared"),
-        s_transform.ThreadSync("shared.dyn"),
         s_transform.ThreadSync("warp"),
         s_transform.InferFragment(),
         s_transform.LowerThreadAllreduce(),

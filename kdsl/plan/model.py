@@ -146,6 +146,7 @@ class KernelPlan:
     first: tuple[PlannedStage, ...] = ()  # the same, before the first step
     threads: tuple[int, ...] = ()
     guarded: str | None = None
+    barriers: tuple[str, ...] = ()  # stages that a barrier stands before
 
     @property
     def stages(self) -> tuple[PlannedStage, ...]:

@@ -62,7 +62,10 @@ class Vectorize(Step):
 
 @frozen
 class Unroll(Step):
+    """`written_out`: in the program, where barriers are placed; else a request to the compiler of the source."""
+
     loop: str
+    written_out: bool = False
 
 
 @frozen

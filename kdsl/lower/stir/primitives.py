@@ -58,7 +58,10 @@ def vectorize(nests: Nests, step: s.Vectorize) -> None:
 
 
 def unroll(nests: Nests, step: s.Unroll) -> None:
-    nests.schedule.unroll(nests.loop(step.sblock, step.loop))
+    loop = nests.loop(step.sblock, step.loop)
+    nests.schedule.unroll(loop)
+    if step.written_out:
+        nests.schedule.annotate(loop, "pragma_unroll_explicit", True)
 
 
 def bind(nests: Nests, step: s.Bind) -> None:

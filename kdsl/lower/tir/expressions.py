@@ -10,7 +10,7 @@ from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
 from kdsl.lower.tir.function import Signature, workspace_axes
-from kdsl.lower.tvm import Bind, BufferLoad, Cast, Expr, Var, op, tirx
+from kdsl.lower.tvm import Bind, BufferLoad, BufferStore, Cast, Expr, Var, decl_buffer, op, tirx
 from kdsl.syntax import nodes as n
 
 FLOAT = "float32"
@@ -197,8 +197,22 @@ class Scope:
         value = self.with_indices({**self.indices, **inside}).value(definition.body)
         if not of_task or not isinstance(value, Expr) or isinstance(value, Var):
             return value
-        variable = Var(definition.name, str(value.ty.dtype))
-        self.signature.bound[key] = variable
+        self.signature.bound[key] = self.kept(definition.name, value)
+        return self.signature.bound[key]
+
+    def kept(self, name: str, value):
+        """A value in a variable, computed at the task's start.
+
+        TVM writes a bound value out again at every use unless it reads memory; a quotient would be divided each
+        time, so it is kept in an element of memory, which ends up in a register.
+        """
+        dtype = str(value.ty.dtype)
+        if isinstance(value, Cast) and str(value.value.ty.dtype) == "int32":
+            held = decl_buffer((1,), dtype, name, scope="local", layout=None)
+            self.signature.held.append(held)
+            self.signature.bindings.append(BufferStore(held, value, [0]))
+            return BufferLoad(held, [0])
+        variable = Var(name, dtype)
         self.signature.bindings.append(Bind(variable, value))
         return variable
 

@@ -48,7 +48,8 @@ class Signature:
     scalars: dict[str, object] = field(factory=dict)
     task: list = field(factory=list)  # the variables that say which task this is
     bound: dict[tuple, object] = field(factory=dict)  # definitions already computed for the task
-    bindings: list = field(factory=list)
+    bindings: list = field(factory=list)  # statements that compute them
+    held: list = field(factory=list)  # and memory that some are kept in
 
     def size(self, name: str):
         """A constant where the specialization fixes it, else an int64 argument."""

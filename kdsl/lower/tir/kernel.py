@@ -109,7 +109,7 @@ class KernelBuilder:
         body = sequence([*self.sblocks(self.kernel.prologue), self.step_loop(), *self.sblocks(self.kernel.epilogue)])
         body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
-        carried += [self.buffers[stage.tensor] for stage in self.kernel.copies]
+        carried += [self.buffers[stage.tensor] for stage in self.kernel.copies] + self.signature.held
         reads, writes = self.port_regions()
         block = SBlock(variables, reads, writes, self.kernel.name, body, alloc_buffers=carried)
         return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block))
@@ -149,6 +149,8 @@ class KernelBuilder:
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
         slot = self.bind_slots("")
+        if trips is not None and self.rewrites_shared():
+            slot.append(self.barrier())
         fetches = self.fetches(trips)
         stages = self.body_sblocks()
         copied = [stage.tensor for stage in self.kernel.copies]
@@ -201,7 +203,7 @@ class KernelBuilder:
         self.outer[name] = here + constant(ahead, "int64")
         group = self.group(self.kernel.copies, self.outer[name], trips, "")
         self.outer[name], self.slots = here, slots
-        return [group]
+        return [self.barrier(), group]  # before the slot is filled anew, all have read it
 
     def group(self, stages: tuple[PlannedStage, ...], step, trips, suffix: str):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
@@ -215,6 +217,7 @@ class KernelBuilder:
         ahead = self.kernel.ring - 1
         if not ahead:
             return body
+        body = sequence([self.barrier(), body])
         counted = AttrStmt(0, "async_wait_inflight_count", constant(ahead, "int32"), body)
         return AttrStmt(0, "async_wait_queue_scope", constant(0, "int32"), counted)
 
@@ -239,7 +242,20 @@ class KernelBuilder:
         fetched = {stage.tensor for stage in self.kernel.copies}
         shared = [t for t in self.kernel.tensors.values() if t.memory == "shared" and t.name not in fetched]
         held = dict.fromkeys(t.held_in for t in shared if t.scope == "step")
-        return [*self.sblocks(self.kernel.body), *(keep(self.buffers[name]) for name in held)]
+        statements = []
+        for stage in self.kernel.body:
+            if stage.name in self.kernel.barriers:
+                statements.append(self.barrier())
+            statements.append(self.stage_sblock(stage))
+        return [*statements, *(keep(self.buffers[name]) for name in held)]
+
+    def rewrites_shared(self) -> bool:
+        """Whether a step writes shared memory that other threads may still read in the step before."""
+        written = {stage.tensor for stage in self.kernel.body}
+        return any(t.memory == "shared" and t.name in written for t in self.kernel.tensors.values())
+
+    def barrier(self):
+        return Evaluate(op.tvm_storage_sync("shared.dyn"))
 
     def stage_sblock(self, stage: PlannedStage):
         if stage.scan is None:

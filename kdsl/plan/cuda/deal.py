@@ -41,8 +41,8 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
     yield s.Split(stage.name, span, why, name, (None, warps, LANES), names)
     yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
-    if stage.kind == "tile":
-        yield s.Unroll(stage.name, span, "many loads in flight", names[0])
+    if not reduced:
+        yield s.Unroll(stage.name, span, "one barrier for all turns, many loads in flight", names[0])
     if reduced:
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
 

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
+from kdsl.plan.cuda.barriers import barriers
 from kdsl.plan.cuda.deal import LANES, copy, deal
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
@@ -51,11 +52,14 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
+    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies))
+    if fences:
+        decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, first=first_copies(copies, tensors, kernel),
-        threads=(LANES, role.warps),
+        threads=(LANES, role.warps), barriers=fences,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))

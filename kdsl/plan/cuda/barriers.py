@@ -1,0 +1,88 @@
+"""Where a step needs barriers: before a stage that meets, in shared memory, what other threads did since the last one.
+
+A thread needs no barrier for elements that it wrote itself: two stages dealt in the same way over the same indices,
+the second reading the first's tensor at those indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from kdsl.check.graph import strip
+from kdsl.check.model import Kernel, Read
+from kdsl.plan.model import PlannedStage, Tensor
+from kdsl.syntax import nodes as n
+
+
+@frozen
+class Access:
+    """One stage's use of a shared buffer. `own`: how its elements are dealt, where they are those of the stage."""
+
+    buffer: str
+    writes: bool
+    own: tuple | None
+
+
+def barriers(
+    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str]
+) -> tuple[str, ...]:
+    """Names of the stages that a barrier has to stand before. Fetched tensors are the ring's business."""
+    pending: list[Access] = []
+    before = []
+    for stage in body:
+        here = list(accesses(stage, tensors, kernel, fetched))
+        if any(conflict(old, new) for old in pending for new in here):
+            before.append(stage.name)
+            pending = []
+        pending += here
+    return tuple(before)
+
+
+def conflict(old: Access, new: Access) -> bool:
+    if old.buffer != new.buffer or not (old.writes or new.writes):
+        return False
+    return old.own is None or old.own != new.own
+
+
+def accesses(
+    stage: PlannedStage, tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str]
+) -> Iterator[Access]:
+    """Every shared buffer that the stage, or a part of it, reads or writes."""
+    for part in stage.unrolled:
+        dealt = dealing(part, kernel)
+        for read in reads_of(part):
+            name = part.renamed.get(read.tensor, read.tensor)
+            tensor = tensors.get(name)
+            if tensor is not None and tensor.memory == "shared" and name not in fetched:
+                same = dealt is not None and identity(read, part, stage.scan)
+                yield Access(tensor.held_in, False, dealt if same else None)
+        tensor = tensors.get(part.tensor)
+        if tensor is not None and tensor.memory == "shared" and part.tensor not in fetched:
+            yield Access(tensor.held_in, True, dealt)
+
+
+def reads_of(part: PlannedStage) -> tuple[Read, ...]:
+    if part.stage is not None:
+        return part.stage.reads
+    return (part.source,) if part.source is not None and part.kind != "tile" else ()
+
+
+def dealing(part: PlannedStage, kernel: Kernel) -> tuple | None:
+    """What decides which thread has an element: the spatial loops, in order. None where lanes share an element."""
+    computation = kernel.computations.get(part.name)
+    if computation is not None and "lanes" in computation.attributes:
+        return None
+    return tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
+
+
+def identity(read: Read, part: PlannedStage, scan: str | None) -> bool:
+    """Whether the element read is the thread's own: the same indices, but for the row of a scan."""
+    names = [strip(i).text if isinstance(strip(i), n.Name) else None for i in read.indices]
+    own = [loop.index for loop in part.loops if loop.kind == "spatial"]
+    found = [name for name in names if name != scan]
+    if scan is None:
+        return found == own
+    # in a scan rows differ, and the rest of the indices say whose element it is
+    return [name for name in names if name in own] == own
