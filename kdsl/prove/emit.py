@@ -48,9 +48,11 @@ class Emitter(ValueText):
             self.put(
                 f"{ctype} {'*' if buffer else ''}{name} = {'' if buffer else f'*({ctype} *)'}a[{position}];"
             )
+            if buffer:
+                self.put(f"const i64 {name}_length = lengths[{position}];")
         self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
-        return f"static void {symbol}(void **a) {{\n" + "\n".join(self.lines) + "\n}\n"
+        return f"static void {symbol}(void **a, const i64 *lengths) {{\n" + "\n".join(self.lines) + "\n}\n"
 
     # ---- statements ----
     def statement(self, s) -> None:

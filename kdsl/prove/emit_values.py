@@ -189,7 +189,10 @@ class ValueText:
             flat = "0"
             for c, extent in zip(checked, buffer.shape, strict=False):
                 flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
-        return f"{self.used(buffer)}[{flat}]"
+        name = self.used(buffer)
+        if hash(buffer) in self.parameters:  # strides that do not fit the shape may lead out of the storage
+            flat = f"at({flat}, {name}_length, @M{len(self.messages) - 1}@)"
+        return f"{name}[{flat}]"
 
 
 _VALUES = {

@@ -78,10 +78,6 @@ class _Memory:
     before: dict[str, np.ndarray] = field(factory=dict)
     alive: list = field(factory=list)
 
-    def pointer(self, array: np.ndarray) -> int:
-        self.alive.append(array)
-        return array.ctypes.data
-
 
 def run_field(
     program: Program,
@@ -199,39 +195,45 @@ def _setup_field(library, program: Program, tower: Tower) -> None:
 def _run(
     library, program: Program, situation, memory, scalars, storage: Storage, backwards: bool, tracing: bool
 ) -> list[int]:
-    tables = []
+    tables, lengths = [], []
     for function in program.functions:
-        pointers = [
+        arrays = [
             _argument(parameter, argument, situation, memory, scalars, storage)
-            for parameter, argument in zip(function.func.params, function.arguments, strict=False)
+            for parameter, argument in zip(function.func.params, function.arguments, strict=True)
         ]
-        tables.append((ctypes.c_void_p * len(pointers))(*pointers))
-    memory.alive += tables
-    every = (ctypes.c_void_p * len(tables))(*[ctypes.addressof(t) for t in tables])
+        memory.alive += arrays
+        tables.append((ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays]))
+        lengths.append((ctypes.c_int64 * len(arrays))(*[len(array) for array in arrays]))
+    every, sizes = (
+        (ctypes.c_void_p * len(entries))(*[ctypes.addressof(entry) for entry in entries])
+        for entries in (tables, lengths)
+    )
     report = (ctypes.c_int64 * 4)()
-    library.run(every, ctypes.c_int(backwards), ctypes.c_int(tracing), report)
+    library.run(every, sizes, ctypes.c_int(backwards), ctypes.c_int(tracing), report)
     return list(report)
 
 
-def _argument(parameter, argument, situation: Situation, memory: _Memory, scalars, storage: Storage) -> int:
+def _argument(
+    parameter, argument, situation: Situation, memory: _Memory, scalars, storage: Storage
+) -> np.ndarray:
     call, name = situation.call, argument.name
     if argument.kind == "tensor":
         if name in situation.integers:
-            return memory.pointer(situation.integers[name])
-        return memory.pointer(memory.arrays[name])
+            return situation.integers[name]
+        return memory.arrays[name]
     if argument.kind == "workspace":
         if name not in memory.arrays:
             count = int(np.prod([whole(d, call.sizes) for d in parameter.shape], dtype=np.int64))
             memory.arrays[name] = storage.unused(count)
-        return memory.pointer(memory.arrays[name])
+        return memory.arrays[name]
     if argument.kind == "scalar":
-        return memory.pointer(scalars[name])
+        return scalars[name]
     number = {
         "size": lambda: call.sizes[name],
         "given": lambda: int(name in call.given),
         "stride": lambda: situation.layouts[name].strides[argument.axis],
     }[argument.kind]()
-    return memory.pointer(np.array([number], np.int64))
+    return np.array([number], np.int64)
 
 
 def whole(e, sizes: Mapping[str, int]) -> int:

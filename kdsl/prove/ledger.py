@@ -1,7 +1,7 @@
 """The proofs of forms that are on record, so that a check without TVM can ask for them.
 
-`kdsl prove PATH --record` writes `ledger.json`: for each operator a digest of its text, without comments and blanks,
-and the forms proved for it. `missing` compares; it needs neither TVM nor a compiler.
+`kdsl prove PATH --record` writes `ledger.json`: for each operator a digest of its text, without comments and
+blanks, and the forms proved for it. `missing` compares; it needs neither TVM nor a compiler.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def record(
 def missing(
     operator: Operator, forms: Iterable[Mapping[str, object]], path: Path = LEDGER
 ) -> Diagnostic | None:
-    """The finding that forms of this text have no proof on record, or None. `forms.form_settings` lists them."""
+    """The finding that some of `forms` (see `form_settings`) have no proof for this text, or None."""
     entry = read(path).get(operator.name, {})
     proved = entry.get("forms", {}) if entry.get("text") == text_digest(operator) else {}
     unproved = [name for name in map(form_name, forms) if name not in proved]

@@ -96,7 +96,7 @@ class Program:
 
     def source(self, algebra: str) -> str:
         """The whole C text over `algebra`: "field" or "degree"."""
-        calls = "\n".join(f"  kernel{k}(a[{k}]);" for k in range(len(self.functions)))
+        calls = "\n".join(f"  kernel{k}(a[{k}], lengths[{k}]);" for k in range(len(self.functions)))
         table = ", ".join(str(level) for _, level in self.literals) or "0"
         return "\n".join(
             [
@@ -104,7 +104,7 @@ class Program:
                 f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
                 (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
                 self.body,
-                "EXPORT void run(void ***a, int backwards, int traced, i64 *report) {",
+                "EXPORT void run(void ***a, const i64 **lengths, int backwards, int traced, i64 *report) {",
                 "  reverse = backwards; tracing = traced; fault = 0;",
                 calls,
                 "  report[0] = fault; report[1] = fault_message;",
