@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kdsl.bundle import manifest as m
 from kdsl.check.blueprint import blueprint, setting
+from kdsl.check.model import walk
 from kdsl.contract.decide import decide
 from kdsl.contract.facts import plan_facts
 from kdsl.contract.resources import Setting
@@ -49,11 +50,23 @@ def binary_facts(lowering: Lowering) -> dict[str, Fact]:
     from kdsl.inspect.facts import facts
 
     found: dict[str, Fact] = {}
+    counted = counts_asked_for(lowering.plan)
     for kernel, source, objects in zip(lowering.plan.kernels, lowering.sources, lowering.objects):
         threads = source.threads[0] * source.threads[1]
-        for key, fact in facts(objects, lowering.plan.target, source.shared_bytes, threads).items():
+        for key, fact in facts(objects, lowering.plan.target, source.shared_bytes, threads, counted=counted).items():
             found[f"{kernel.name}/{key}"] = fact
     return found
+
+
+def counts_asked_for(plan: Plan) -> set[tuple[str, str]]:
+    """Instructions whose number a clause speaks of, with the level: (shfl.sync, ptx)."""
+    claims = (*plan.point.ensure, *(claim for kernel in plan.point.kernels for claim in kernel.ensure))
+    return {
+        (node.subject.arguments[0].text, node.level.text)
+        for claim in claims
+        for node in walk(claim.predicate)
+        if isinstance(node, n.AtLevel) and isinstance(node.subject, n.Call) and node.subject.function.text == "count"
+    }
 
 
 def error_facts(plan: Plan, bundle: Path) -> Mapping[str, Fact]:

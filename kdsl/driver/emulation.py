@@ -33,6 +33,7 @@ class Operands:
     roles: Mapping[str, str]
     sizes: Mapping[str, int]
     scalars: Mapping[str, float]
+    transposed: bool  # states are [.., V, K] in the call
 
 
 @frozen(eq=False)
@@ -63,8 +64,8 @@ class LoweredProgram:
             extents = tuple(int(parse_number(grid[axis]).evaluate(operands.sizes)) for axis in ("x", "y", "z"))
             if 0 not in extents:
                 launches.append(self.launch(kernel, source, extents, buffers, spaces, operands))
-        state = "final_state" if "final_state" in operands.arrays else "pool"
-        return Bound(tuple(launches), operands.arrays["o"], operands.arrays[state])
+        state = operands.arrays["final_state" if "final_state" in operands.arrays else "pool"]
+        return Bound(tuple(launches), operands.arrays["o"], kernel_state(state, operands.transposed))
 
     def workspaces(self, sizes: Mapping[str, int]) -> dict[str, Buffer]:
         found = {}
@@ -124,7 +125,7 @@ def chunk_operands(call: Mapping[str, Any], dtypes: Mapping[str, str]) -> Operan
     sizes = {"B": batch, "T": tokens, "H": heads, "HV": v.shape[2], "N": sequences, "K": keys, "V": v.shape[3]}
     scale = call.get("scale")
     scalars = {"scale": keys**-0.5 if scale is None else scale, "lower_bound": call.get("lower_bound") or 0.0}
-    return Operands(arrays, roles, sizes, scalars)
+    return Operands(arrays, roles, sizes, scalars, transposed)
 
 
 def decode_operands(call: Mapping[str, Any], dtypes: Mapping[str, str]) -> Operands:
@@ -149,7 +150,7 @@ def decode_operands(call: Mapping[str, Any], dtypes: Mapping[str, str]) -> Opera
              "V": v.shape[3]}  # fmt: skip
     scale = call.get("scale")
     scalars = {"scale": keys**-0.5 if scale is None else scale, "lower_bound": call.get("lower_bound") or 0.0}
-    return Operands(arrays, roles, sizes, scalars)
+    return Operands(arrays, roles, sizes, scalars, transposed)
 
 
 OPERANDS = {"kda.chunk_forward": chunk_operands, "kda.decode": decode_operands}
