@@ -208,7 +208,8 @@ class Scope:
         """
         dtype = str(value.ty.dtype)
         if isinstance(value, Cast) and str(value.value.ty.dtype) == "int32":
-            held = decl_buffer((1,), dtype, name, scope="local", layout=None)
+            scope = "local" if self.signature.plan.target.family == "cuda" else "global"
+            held = decl_buffer((1,), dtype, name, scope=scope, layout=None)
             self.signature.held.append(held)
             self.signature.bindings.append(BufferStore(held, value, [0]))
             return BufferLoad(held, [0])
