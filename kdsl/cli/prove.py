@@ -112,14 +112,15 @@ class Run:
             raise click.UsageError(
                 "there is no rule and no operator in these files for that target and these choices"
             )
-        proofs, diagnostics = [], []
+        proofs, diagnostics = [], {}
         for number, (job, span) in enumerate(jobs):
             if self.form == "json" or sys.stderr.isatty():
                 click.echo(f"[{number + 1}/{len(jobs)}] {job.label}", err=True)
             proof = proof_of_job(job, self.shape, self.trials, **options)
             proofs.append(proof)
             found = proof.diagnostic(span)
-            diagnostics += [found] if found is not None else []
+            if found is not None:
+                diagnostics.setdefault((found.code, found.order[:2], proof.found), []).append(found)
             if self.form == "text":
                 click.echo(line(proof))
         if self.record:
@@ -192,13 +193,22 @@ class Run:
             from kdsl.source.render.text import render_text, wants_color
 
             click.echo()
-            click.echo(render_text(diagnostics, color=wants_color(sys.stdout)), nl=False)
+            click.echo(
+                render_text(map(together, diagnostics.values()), color=wants_color(sys.stdout)), nl=False
+            )
         if self.form == "text":
             for text in dict.fromkeys(text for proof in proofs if proof.proved for text in proof.assumptions):
                 click.echo(f"assumed: {text}", err=True)
             for name in dict.fromkeys(name for proof in proofs for name in proof.trusted):
                 click.echo(f"trusted: {name} does what its description says", err=True)
         click.echo(f"{proved} of {len(proofs)} proved in {seconds:.1f} s", err=True)
+
+
+def together(findings):
+    """One finding for all programs that fail in the same way at the same place."""
+    first, *others = findings
+    more = (f"and {len(others)} more program{'s' * (len(others) > 1)} in the same way",) if others else ()
+    return first.with_(notes=(*first.notes, *more))
 
 
 def _switch(value: str) -> object:

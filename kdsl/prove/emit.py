@@ -145,14 +145,15 @@ class Emitter(ValueText):
         if description is None:
             self.statement(block.body)
             return
-        with self.inference.bound(description, block):
-            for param, match in zip(description.params, block.match_buffers, strict=False):
-                self.windows[hash(param)] = (match.buffer, ["0LL"] * len(match.buffer.shape))
-            self.statement(description.body)
+        for param, match in zip(description.params, block.match_buffers, strict=True):
+            self.windows[hash(param)] = (match.buffer, ["0LL"] * len(match.buffer.shape))
+        self.statement(description.body)
 
     def allocate(self, buffer) -> None:
         count = " * ".join(self.integer(d) for d in buffer.shape) or "1"
         kind = "val" if m.is_float(buffer.dtype) else "i64"
+        if kind == "val":
+            self.held_levels[hash(buffer)] = next(self.events)
         self.put(f"{kind} *{self.name(buffer)} = new_{kind}({count});")
 
     def _trace(self, buffer, outer) -> None:
@@ -162,7 +163,7 @@ class Emitter(ValueText):
         count = 1
         for extent in shape:
             count *= extent
-        level = self.inference.level_of(buffer)
+        level = self.level_of(buffer)
         self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level))
         keys = "".join(f", {name}" for _, name in outer)
         number = len(self.traced) - 1
@@ -179,14 +180,16 @@ class Emitter(ValueText):
     def _store(self, s) -> None:
         place = self.place(s.buffer, s.indices)
         if m.is_float(s.buffer.dtype):
-            value = self.value(s.value, self.inference.level_of(s.buffer))
+            after = next(self.events)
+            value = self.value(s.value, self.inference.levels.level(after))
+            self.held_levels[hash(self.root(s.buffer))] = after
         else:
             value = self.integer(s.value)
         self.put(f"{place} = {value};")
 
     def _bind(self, s) -> None:
         if m.is_float(m.dtype_of(s.var)):
-            value = self.value(s.value, self.inference.level_of(s.var))
+            value = self.value(s.value, self.level_of(s.var))
             self.put(f"val {self.name(s.var)} = {value};")
         else:
             value = self.integer(s.value)
@@ -259,9 +262,12 @@ def _mentions(e, variable) -> bool:
     )
 
 
-def emit(func, inference: Inference, symbol: str, plain: bool = False) -> tuple[str, Emitter]:
-    """The C text of a function, and the emitter with what the text refers to."""
-    emitter = Emitter(inference, plain=plain)
+def emit(
+    func, inference: Inference, events: list[int], symbol: str, plain: bool = False
+) -> tuple[str, Emitter]:
+    """The C text of a function, and the emitter with what the text refers to; `events` are those of the
+    inference on this function."""
+    emitter = Emitter(inference, events=iter(events), plain=plain)
     return emitter.function(func, symbol), emitter
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from attrs import define, field
 
@@ -24,6 +25,8 @@ INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "And": "&&", "Or": "||", **m.COMPAR
 @define
 class ValueText:
     inference: Inference
+    events: Iterator[int]  # the level unknowns of allocations and stores, as the inference met them
+    held_levels: dict[int, int] = field(factory=dict)  # of each buffer's tensor here
     names: dict[int, str] = field(factory=dict)  # those in scope
     named: int = 0
     parameters: set[int] = field(factory=set)
@@ -39,6 +42,17 @@ class ValueText:
             self.named += 1
             self.names[key] = re.sub(r"\W", "_", str(variable.name)) + f"_{self.named}"
         return self.names[key]
+
+    def root(self, buffer):
+        while hash(buffer) in self.windows:
+            buffer = self.windows[hash(buffer)][0]
+        return buffer
+
+    def level_of(self, variable) -> int:
+        """The level of a variable, or of the tensor that a buffer holds here."""
+        key = hash(self.root(variable))
+        unknown = self.held_levels.get(key)
+        return self.inference.levels.level(self.inference.variable(variable) if unknown is None else unknown)
 
     def used(self, variable) -> str:
         """The C name of a variable or buffer that was defined before, around here."""
@@ -112,11 +126,11 @@ class ValueText:
         return f"LIT[{self.literals.index(key)}]"
 
     def _variable(self, e, level: int) -> str:
-        self._at(self.inference.level_of(e), level, e)
+        self._at(self.level_of(e), level, e)
         return self.used(e)
 
     def _load(self, e, level: int) -> str:
-        self._at(self.inference.level_of(e.source), level, e)
+        self._at(self.level_of(e.source), level, e)
         return self.place(e.source, e.indices)
 
     def _at(self, found: int, level: int, e) -> None:

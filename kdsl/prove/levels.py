@@ -1,19 +1,18 @@
 """The level of every float in a program: a weighted union-find over unknown levels.
 
 + - * /, casts, loads, stores and selects keep the level; exp lowers it by one; sqrt keeps it; log leaves it
-free. Literals belong to every level. The specification pins the levels of the operator's tensors, so that
-specification and program are inferred together. A conflict (an exponent used as a value) means that the
+free. Literals belong to every level. Memory that a plan gives to one tensor after the other takes the level of
+each: a store of another level is the next tensor. The specification pins the levels of the operator's tensors,
+so that specification and program are inferred together. A conflict (an exponent used as a value) means that the
 program has no meaning.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 from attrs import define, field
 
 from kdsl.prove import meaning as m
-from kdsl.prove.intrinsics import description_of
+from kdsl.prove.intrinsics import description_of, keeps_memory
 from kdsl.prove.refusal import NoMeaning, shortened
 
 
@@ -82,7 +81,14 @@ class Inference:
     levels: Levels = field(factory=Levels)
     ports: dict[str, int] = field(factory=dict)  # shared by the functions: ports, workspaces, scalars
     variables: dict[int, int] = field(factory=dict)
+    windows: dict[int, object] = field(
+        factory=dict
+    )  # matched buffers and parameters of descriptions: their source
+    events: list[int] = field(
+        factory=list
+    )  # the level unknown after each allocation and store, in their order
     free: dict[int, tuple[int, int]] = field(factory=dict)  # a call of a random function -> result, argument
+    made: set[int] = field(factory=set)  # buffers of the program itself
     assumed: set[str] = field(factory=set)
     stage: str | None = None
 
@@ -99,11 +105,21 @@ class Inference:
                 self.variables[hash(param)] = self._port(names[hash(param)])
         self.statement(func.body)
 
-    def variable(self, v) -> int:
-        return self.variables.setdefault(hash(v), self.levels.new())
+    def root(self, buffer):
+        """The buffer that a matched buffer is a window of."""
+        while hash(buffer) in self.windows:
+            buffer = self.windows[hash(buffer)]
+        return buffer
 
-    def level_of(self, v) -> int:
-        return self.levels.level(self.variable(v))
+    def variable(self, v) -> int:
+        return self.variables.setdefault(hash(self.root(v)), self.levels.new())
+
+    def allocate(self, buffer) -> None:
+        """A buffer made here: it holds one tensor after the other, each at its own level."""
+        if m.is_float(buffer.dtype):
+            self.variables[hash(buffer)] = self.levels.new()
+            self.made.add(hash(buffer))
+            self.events.append(self.variables[hash(buffer)])
 
     def _tie(self, a, b, difference: int, where) -> None:
         wrong = self.levels.relate(a, b, difference)
@@ -219,34 +235,36 @@ class Inference:
         for value in s.iter_values:
             self.expression(value)
         for match in block.match_buffers:
-            if m.is_float(match.buffer.dtype):
-                self._tie(self.variable(match.buffer), self.variable(match.source.source), 0, match.buffer)
+            self.windows[hash(match.buffer)] = match.source.source
+        for buffer in block.alloc_buffers:
+            self.allocate(buffer)
         if block.init is not None:
             self.statement(block.init)
         described = description_of(block)
         if described is None:
             self.statement(block.body)
         else:
-            with self.bound(described, block):
-                self.statement(described.body)
+            for param, match in zip(described.params, block.match_buffers, strict=True):
+                self.windows[hash(param)] = match.buffer
+            self.statement(described.body)
         self.stage = outer
-
-    @contextmanager
-    def bound(self, description, block):
-        """A description is shared by its uses: its parameters stand for this block's matched buffers
-        meanwhile."""
-        for param, match in zip(description.params, block.match_buffers, strict=False):
-            self.variables[hash(param)] = self.variable(match.buffer)
-        yield
-        for param in description.params:
-            del self.variables[hash(param)]
 
     def _store(self, s) -> None:
         for index in s.indices:
             self.expression(index)
         value = self.expression(s.value)
         if m.is_float(s.buffer.dtype):
-            self._tie(value, self.variable(s.buffer), 0, s)
+            self._stored(self.root(s.buffer), value, s)
+
+    def _stored(self, buffer, value: int | None, s) -> None:
+        """A value of another level than the buffer's is the next tensor in the same memory."""
+        key = hash(buffer)
+        if self.levels.relate(value, self.variable(buffer), 0):
+            if key not in self.made:
+                self._tie(value, self.variable(buffer), 0, s)
+            self.variables[key] = self.levels.new()
+            self.levels.relate(value, self.variables[key], 0)
+        self.events.append(self.variables[key])
 
     def _bind(self, s) -> None:
         value = self.expression(s.value)
@@ -260,8 +278,10 @@ class Inference:
             self.statement(s.else_case)
 
     def _evaluate(self, s) -> None:
+        if m.kind(s.value) == "IntImm" or keeps_memory(s.value):
+            return
         effect = s.value.op.name if m.kind(s.value) == "Call" else None
-        if m.kind(s.value) != "IntImm" and effect != m.LEAVE and effect not in m.BARRIERS:
+        if effect != m.LEAVE and effect not in m.BARRIERS:
             self.refuse(
                 "a call for its effect", s, "describe it: a tensor intrinsic with a description and this body"
             )
@@ -301,7 +321,7 @@ _STATEMENTS = {
     "IfThenElse": Inference._if,
     "BufferStore": Inference._store,
     "Bind": Inference._bind,
-    "AllocBuffer": lambda self, s: None,
+    "AllocBuffer": lambda self, s: self.allocate(s.buffer),
     "DeclBuffer": lambda self, s: None,
     "Evaluate": Inference._evaluate,
 }

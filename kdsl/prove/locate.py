@@ -8,6 +8,7 @@ blame.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -20,6 +21,9 @@ from kdsl.prove.program import Program
 from kdsl.prove.proof import Difference
 from kdsl.prove.prover import Failure, Subject, compare
 
+SCOPE = re.compile(
+    r"_(shared_dyn|shared|local|warp)$"
+)  # what a schedule adds to the name of a tensor's buffer
 Traces = dict[tuple, Record]  # (tensor, indices in scope) -> what it held
 
 
@@ -85,7 +89,7 @@ def _by_place(records: tuple[Record, ...]) -> Traces:
     entry."""
     found: Traces = {}
     for record in records:
-        found.setdefault((record.traced.tensor, tuple(sorted(record.at))), record)
+        found.setdefault((SCOPE.sub("", record.traced.tensor), tuple(sorted(record.at))), record)
     return found
 
 

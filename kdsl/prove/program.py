@@ -71,12 +71,15 @@ class Program:
         used = {a.name for f in functions for a in f.arguments if a.kind in SHARED}
         for name in sorted(used & set(pins)):
             inference.pin(name, pins[name])
+        events = []
         for f in functions:
+            inference.events = []
             inference.function(f.func, dict(_float_parameters(f)))
+            events.append(inference.events)
         depth = inference.levels.solve()
         texts, literals, messages, traced = [], [], [], []
         for number, f in enumerate(functions):
-            text, emitter = emit(f.func, inference, f"kernel{number}", f.plain)
+            text, emitter = emit(f.func, inference, events[number], f"kernel{number}", f.plain)
             texts.append(_renumbered(text, len(messages), len(traced), emitter.literals, literals))
             messages += emitter.messages
             traced += [Traced(f.name, *entry) for entry in emitter.traced]
