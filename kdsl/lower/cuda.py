@@ -12,6 +12,7 @@ from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
 
+MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 DEVICE_CALL = 2  # TVM's calling convention of a device function
 CONFIG = {
     "tirx.use_async_copy": True,
@@ -115,9 +116,16 @@ def above_threads(statement, allocations: list):
 
 
 def lower_cuda(
-    kernel: ScheduledKernel, arch: str, threads: tuple[int, ...], stages: tuple[str, ...] = ()
+    kernel: ScheduledKernel,
+    arch: str,
+    threads: tuple[int, ...],
+    stages: tuple[str, ...] = (),
+    resident: int | None = None,
 ) -> CudaSource:
-    """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`."""
+    """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`.
+
+    `resident` is how many blocks an SM must be able to hold: it bounds the registers.
+    """
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
@@ -127,6 +135,9 @@ def lower_cuda(
         shared = shared_bytes(func.body)
         module = t_transform.LowerIntrin()(t_transform.StmtSimplify()(lower_warp_memory(func)))
         (func,) = module.functions.values()
+        if resident is not None:
+            func = func.with_attr(MIN_BLOCKS, resident)
+            module = tvm.IRModule({str(func.attrs["global_symbol"]): func})
         source = tvm.get_global_func("target.build.cuda")(module, target).inspect_source()
     by_label = dict(zip(kernel.function.labels, kernel.function.arguments))
     arguments = tuple(by_label[str(p.name).removesuffix("_ptr")] for p in func.params)

@@ -37,7 +37,7 @@ class Lowering:
         if self.plan.target.family == "cuda":
             arch = str(self.plan.target.fields["tool"])
             return tuple(
-                lower_cuda(s, arch, k.threads, tuple(dict.fromkeys(stage.name for stage in k.stages)))
+                lower_cuda(s, arch, k.threads, tuple(dict.fromkeys(stage.name for stage in k.stages)), k.resident)
                 for s, k in zip(self.scheduled, self.plan.kernels)
             )
         return tuple(lower_host(kernel) for kernel in self.scheduled)

@@ -147,6 +147,7 @@ class KernelPlan:
     threads: tuple[int, ...] = ()
     guarded: str | None = None
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
+    resident: int | None = None  # blocks that an SM must be able to hold: it bounds the registers
 
     @property
     def stages(self) -> tuple[PlannedStage, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
+from kdsl.check.evaluate import decide
 from kdsl.check.model import Kernel
 from kdsl.plan.refusal import PlanRefused
 from kdsl.syntax import nodes as n
@@ -39,6 +40,17 @@ class Pins:
         if len(names) != len(pin.values):
             raise PlanRefused("E131", f"`{pin.name.text}` takes names", pin.span)
         return names
+
+    def number(self, subject: str, key: str) -> int | None:
+        """The pinned number, or None."""
+        pin = self.values.get((subject, key))
+        if pin is None:
+            return None
+        self.used.add((subject, key))
+        value = decide(pin.values[0], {}) if len(pin.values) == 1 else None
+        if not isinstance(value, int) or value < 1:
+            raise PlanRefused("E131", f"`{pin.name.text}` takes a positive whole number", pin.span)
+        return value
 
     def span(self, subject: str, key: str):
         return self.values[subject, key].span

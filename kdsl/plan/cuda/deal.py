@@ -45,6 +45,7 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
         yield s.Unroll(stage.name, span, "one barrier for all turns, many loads in flight", names[0])
     if reduced:
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
+        yield s.Unroll(stage.name, span, "wide loads, independent of each other", reduced[-1].index)
 
 
 def _reduce_over_lanes(stage, index, spatial, reduced, warps, span, private: bool) -> Iterator[s.Step]:

@@ -60,6 +60,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, first=first_copies(copies, tensors, kernel),
         threads=(LANES, role.warps), barriers=fences,
+        resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))
