@@ -16,6 +16,11 @@ COMMANDS = {
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",
     "explain": "what a diagnostic code means, with examples",
+    "new": "begin a rule, an operator or a target that checks",
+    "test": "check that `expect pass` and `expect refuse` blocks hold",
+    "watch": "check again after every change",
+    "doctor": "what is missing on this machine, and how to get it",
+    "completion": "what makes TAB complete commands and options",
     "lsp": "the language server that editors talk to",
 }
 EXIT_FAULT = 4

@@ -1,0 +1,66 @@
+"""What `kdsl new` writes checks and is formatted, for every operator and every target."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from kdsl.check import check_source
+from kdsl.check.library import load
+from kdsl.cli.main import cli
+from kdsl.source.span import SourceFile
+from kdsl.syntax.print import format_text
+
+
+def made(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["new", *arguments, "--output", "-"])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def fine(text: str) -> bool:
+    return check_source(SourceFile("new.kds", text)) == () and format_text(text) == text
+
+
+@pytest.mark.parametrize("operator", sorted(load().operators))
+def test_a_cpu_rule_for_every_operator(operator):
+    assert fine(made("rule", "mine", "--schedules", operator))
+
+
+def test_a_rule_for_a_gpu_begins_as_a_copy():
+    text = made("rule", "mine", "--on", "sm_90a")
+    assert text.startswith("# Begun as a copy of rule ") and "rule mine schedules kda.chunk_forward" in text
+    assert fine(text)
+
+
+def test_an_operator():
+    assert fine(made("operator", "scale.rows"))
+
+
+@pytest.mark.parametrize("target", sorted(load().targets))
+def test_a_target_that_extends(target):
+    assert fine(made("target", "mine", "--extends", target))
+
+
+def test_it_writes_a_file_once(tmp_path):
+    path = tmp_path / "rules" / "mine.kds"
+    arguments = ["new", "operator", "mine", "--output", str(path)]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    assert "operator mine {" in path.read_text("utf-8")
+    again = CliRunner().invoke(cli, arguments)
+    assert again.exit_code == 2 and "there already" in again.output
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["rule", "a b"], "no name"),
+        (["rule", "a", "--schedules", "kda.chunk_foward"], "did you mean `kda.chunk_forward`?"),
+        (["rule", "a", "--on", "sm_91"], "there is no target `sm_91`"),
+        (["target", "a", "--on", "cpu"], "--on is not for a new target"),
+        (["operator", "a", "--extends", "cpu"], "--extends is not for a new operator"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, said):
+    done = CliRunner().invoke(cli, ["new", *arguments])
+    assert done.exit_code == 2 and said in done.output
