@@ -30,20 +30,23 @@ def watch(paths: tuple[Path, ...], target: str | None, everything: bool, clear: 
         if not path.exists():
             raise click.UsageError(f"there is no file or folder `{path}`")
     clears = sys.stdout.isatty() if clear is None else clear
+    from kdsl.check import check_paths
+
     seen: Stamps | None = None
-    ok = True
-    used: tuple[str, ...] = ()
+    result = None
     try:
         while True:
-            now = stamps(paths, used)
+            now = stamps(paths, result.files if result is not None else ())
             if now != seen:
                 if clears and seen is not None:
                     click.clear()
-                ok, used = _once(paths, target, everything, changed(seen, now))
-                seen = {**stamps((), used), **now}  # what changed during the check is seen next time
+                started = time.perf_counter()
+                result = check_paths(paths, target)
+                report(result, time.perf_counter() - started, everything, changed(seen, now))
+                seen = {**stamps((), result.files), **now}  # what changed during the check is seen next time
             time.sleep(PERIOD)
     except KeyboardInterrupt:
-        sys.exit(0 if ok else 1)
+        sys.exit(0 if result is None or result.ok else 1)
 
 
 def stamps(paths: Iterable[Path], used: Iterable[str]) -> Stamps:
@@ -67,15 +70,11 @@ def changed(before: Stamps | None, now: Stamps) -> list[str]:
     return sorted(Path(path).name for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
 
-def _once(paths, target: str | None, everything: bool, names: list[str]) -> tuple[bool, tuple[str, ...]]:
-    """One check, printed; whether it found no error, and the files it read."""
-    from kdsl.check import check_paths
+def report(result, took: float, everything: bool, names: list[str]) -> None:
+    """The first finding, or all, then one line."""
     from kdsl.source.render import ordered
     from kdsl.source.render.text import render_text, summary, wants_color
 
-    started = time.perf_counter()
-    result = check_paths(paths, target)
-    took = time.perf_counter() - started
     found = ordered(result.diagnostics)
     shown = found if everything else found[:1]
     click.echo(render_text(shown, color=wants_color(sys.stdout)), nl=False)
@@ -85,4 +84,3 @@ def _once(paths, target: str | None, everything: bool, names: list[str]) -> tupl
     )
     click.echo(f"{time.strftime('%H:%M:%S')} {what}: {summary(found) or 'no findings'}{rest}, {took:.1f} s")
     sys.stdout.flush()
-    return result.ok, tuple(result.files)
