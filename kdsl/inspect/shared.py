@@ -1,0 +1,324 @@
+"""Every access of shared memory in a lowered kernel, with its wavefronts over all lanes, warps and loops.
+
+Read from the TIR right before TVM merges the shared buffers into one: there an access still names its buffer,
+and the marks of the source map still say its stage. Where a buffer begins does not matter: it moves all banks
+by the same. Evidence `simulated`: exact, with every tile taken as full. Matrix loads are those of
+`kdsl/lower/intrinsics/matrix.py`; a device function that is not there has no lane addresses here, and what
+it touches in shared memory is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from attrs import define, evolve, field, frozen
+
+from kdsl.check.model import Target
+from kdsl.inspect import banks
+from kdsl.inspect.lanes import Open, condition, evaluate, kind, negated
+from kdsl.lower.cuda import CONFIG, passes
+from kdsl.lower.sourcemap import BEGIN, END, marked_module
+from kdsl.lower.stir.schedule import ScheduledKernel
+from kdsl.lower.tvm import TvmTarget, t_transform, tvm
+
+MERGES = "MergeSharedMemoryAllocations"
+SCOPES = ("shared", "shared.dyn")
+UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
+MOST_POINTS = 1 << 17
+CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
+# Byte rows of one ldmatrix.x4 of a 16 x 16 tile of two-byte elements, rows `ld` apart, in elements.
+MATRIX_ROWS = {
+    "nk": lambda lane, ld: ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8,
+    "kn": lambda lane, ld: (lane & 15) * ld + (lane >> 4) * 8,
+}
+
+
+@frozen
+class Pattern:
+    """Byte addresses of the lanes, counted from a multiple of 16 bytes, and which of them take part."""
+
+    addresses: tuple[int, ...]
+    active: int
+
+
+@frozen
+class SharedUse:
+    """One access of the text: `kind` is ld, st, cp.async or ldmatrix, `width` its bytes a lane, `buffer` what
+    TVM calls the memory, `tensors` those of the stage that lie there. Without patterns, `note` says why."""
+
+    stage: str | None
+    buffer: str
+    kind: str
+    width: int
+    patterns: tuple[Pattern, ...] = field(repr=False, default=())
+    note: str = ""
+    tensors: tuple[str, ...] = ()
+
+    def wavefronts(self, width: int | None = None) -> banks.Wavefronts | None:
+        """Of the worst pattern. Another `width` is that of the machine code, where the compiler joined
+        accesses of neighbouring elements; None if no pattern can be accessed so wide."""
+        found = [w for p in self.patterns if (w := self._of(p, width or self.width)) is not None]
+        return max(found, key=lambda w: (w.degree, w.count), default=None)
+
+    def _of(self, pattern: Pattern, width: int) -> banks.Wavefronts | None:
+        try:
+            if self.kind == "ldmatrix":
+                return banks.matrix_wavefronts(pattern.addresses, 4)
+            return banks.wavefronts(pattern.addresses, width, pattern.active)
+        except banks.Misaligned:
+            return None
+
+
+def shared_uses(kernel: ScheduledKernel, target: Target, stages: tuple[str, ...]) -> tuple[SharedUse, ...]:
+    """Every access, in the order of the code; equal ones of a stage once."""
+    found = _Walk(stages)
+    found.statement(unmerged(kernel, str(target.fields["tool"]), stages), {}, ())
+    return tuple(dict.fromkeys(found.uses))
+
+
+def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
+    """The body of the kernel as the passes leave it before shared memory is merged."""
+    target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
+    with tvm.transform.PassContext(config=CONFIG):
+        module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
+        for step in passes():
+            if step.info.name.endswith(MERGES):
+                break
+            module = step(module)
+    (func,) = module.functions.values()
+    return func.body
+
+
+@define
+class _Walk:
+    stages: tuple[str, ...]
+    stage: str | None = None
+    uses: list[SharedUse] = field(factory=list)
+    shared: dict[int, object] = field(factory=dict)  # shared buffers by hash
+    axes: int = 0
+
+    # ---- statements: `ranges` has the values of variables, `guards` the masks of the lanes that run ----
+    def statement(self, s, ranges: Mapping[int, np.ndarray], guards: tuple) -> None:
+        k = kind(s)
+        if k == "SeqStmt":
+            for inner in s.seq:
+                self.statement(inner, ranges, guards)
+        elif k == "For":
+            self.statement(s.body, {**ranges, hash(s.loop_var): self.trips(s, ranges)}, guards)
+        elif k == "AttrStmt":
+            self.statement(s.body, self.threads(s, ranges), guards)
+        elif k == "IfThenElse":
+            self.expression(s.condition, ranges, guards)
+            self.statement(s.then_case, ranges, (*guards, (s.condition, True)))
+            if s.else_case is not None:
+                self.statement(s.else_case, ranges, (*guards, (s.condition, False)))
+        elif k == "Evaluate":
+            self.evaluated(s.value, ranges, guards)
+        elif k == "BufferStore":
+            self.expression(s.value, ranges, guards)
+            self.access("st", s.buffer, s.indices, ranges, guards)
+        elif k == "Bind":
+            self.expression(s.value, ranges, guards)
+        elif k == "AllocBuffer":
+            if str(s.buffer.scope()) in SCOPES:
+                self.shared[hash(s.buffer)] = s.buffer
+        elif hasattr(s, "body"):
+            self.statement(s.body, ranges, guards)
+
+    def trips(self, s, ranges) -> np.ndarray:
+        try:
+            extent = int(evaluate(s.extent, ranges).max())
+            first = int(evaluate(s.min, ranges).max())
+        except Open:
+            first, extent = 0, UNKNOWN_TRIPS
+        return self.axis(range(first, first + extent))
+
+    def threads(self, s, ranges):
+        if s.attr_key != "thread_extent" or not str(s.node.thread_tag).startswith("threadIdx"):
+            return ranges
+        if str(s.node.thread_tag) == "threadIdx.x":
+            values = np.arange(banks.LANES)
+        else:
+            values = self.axis(range(int(s.value.value)))
+        return {**ranges, hash(s.node.var): values}
+
+    def axis(self, values: Iterable[int]) -> np.ndarray:
+        """Values along a new axis before all others; the lanes stay last."""
+        self.axes += 1
+        return np.asarray(list(values)).reshape((-1, *(1,) * self.axes))
+
+    def evaluated(self, e, ranges, guards) -> None:
+        if kind(e) == "Call" and e.op.name in CALLS and str(getattr(e.args[0], "value", "")) in (BEGIN, END):
+            begins = str(e.args[0].value) == BEGIN
+            self.stage = self.stages[int(e.args[1].value)] if begins else None
+            return
+        self.expression(e, ranges, guards)
+
+    # ---- expressions ----
+    def expression(self, e, ranges, guards) -> None:
+        k = kind(e)
+        if k in ("BufferLoad", "TensorLoad"):
+            for index in e.indices:
+                self.expression(index, ranges, guards)
+            self.access("ld", e.source, e.indices, ranges, guards)
+        elif k == "Call":
+            self.call(e, ranges, guards)
+        else:
+            for name in ("a", "b", "value", "condition", "true_value", "false_value", "base"):
+                inner = getattr(e, name, None)
+                if inner is not None and hasattr(inner, "ty"):
+                    self.expression(inner, ranges, guards)
+
+    def call(self, e, ranges, guards) -> None:
+        name, args = e.op.name, list(e.args)
+        if name.endswith("if_then_else"):
+            self.expression(args[0], ranges, guards)
+            self.expression(args[1], ranges, (*guards, (args[0], True)))
+            self.expression(args[2], ranges, (*guards, (args[0], False)))
+        elif name.endswith(("cp_async_raw", "cp_async")):
+            self.copied(args, ranges, guards)
+        elif name in CALLS:
+            self.function(str(args[0].value), args[1:], ranges, guards)
+        else:
+            for argument in args:
+                self.expression(argument, ranges, guards)
+
+    def copied(self, args, ranges, guards) -> None:
+        """(destination, its offset in elements, source, its offset, bytes, ...)."""
+        buffer = self.held(args[0])
+        if buffer is not None:
+            self.lanes("cp.async", buffer, int(args[4].value), args[1], ranges, guards)
+
+    def held(self, data):
+        """The shared buffer whose data an expression is, if it is one."""
+        found = data.args[0] if kind(data) == "Call" and len(data.args) == 1 else data
+        return self.shared.get(hash(found))
+
+    def function(self, name: str, args, ranges, guards) -> None:
+        for argument in args:
+            pointer = self.pointer(argument)
+            if pointer is None or name == "kdsl_keep":
+                continue
+            buffer, offset = pointer
+            rows = MATRIX_ROWS.get(name.rpartition("_")[2]) if name.startswith("kdsl_mma_") else None
+            if rows is None:
+                self.add(
+                    SharedUse(self.stage, buffer_name(buffer), name, 0, (), f"`{name}` has no lane addresses")
+                )
+                continue
+            self.matrix(
+                buffer, offset, args[-2 if kind(args[-1]) == "StringImm" else -1], rows, ranges, guards
+            )
+
+    def pointer(self, e):
+        """Buffer and element offset of an argument that points into shared memory."""
+        if kind(e) != "Call":
+            return None
+        if e.op.name.endswith("tvm_access_ptr"):
+            buffer, offset = self.held(e.args[1]), e.args[2]
+        elif e.op.name.endswith("address_of") and hasattr(e.args[0], "indices"):
+            buffer, offset = self.shared.get(hash(e.args[0].source)), e.args[0].indices[0]
+        else:
+            return None
+        return (buffer, offset) if buffer is not None else None
+
+    # ---- accesses ----
+    def access(self, access: str, buffer, indices, ranges, guards) -> None:
+        if hash(buffer) not in self.shared:
+            return
+        (index,) = indices
+        lanes = 1
+        if kind(index) == "Ramp":
+            if int(index.stride.value) != 1:
+                self.add(SharedUse(self.stage, buffer_name(buffer), access, 0, (), "a vector with gaps"))
+                return
+            index, lanes = index.base, int(index.lanes)
+        self.lanes(access, buffer, lanes * element_bytes(buffer), index, ranges, guards)
+
+    def lanes(self, access: str, buffer, width: int, index, ranges, guards) -> None:
+        use = SharedUse(self.stage, buffer_name(buffer), access, width)
+        try:
+            offset = evaluate(index, ranges) * element_bytes(buffer)
+            self.add(evolve(use, patterns=patterns(offset, mask(guards, ranges))))
+        except (Open, TooMany) as reason:
+            self.add(evolve(use, note=str(reason)))
+
+    def matrix(self, buffer, offset, stride, rows, ranges, guards) -> None:
+        use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", 16)
+        try:
+            first, pitch = evaluate(offset, ranges), evaluate(stride, ranges)
+            places = (first + rows(np.arange(banks.LANES), pitch)) * element_bytes(buffer)
+            self.add(evolve(use, patterns=patterns(places, mask(guards, ranges))))
+        except (Open, TooMany) as reason:
+            self.add(evolve(use, note=str(reason)))
+
+    def add(self, use: SharedUse) -> None:
+        self.uses.append(use)
+
+
+@frozen
+class TooMany(Exception):
+    points: int
+
+    def __str__(self) -> str:
+        return f"{self.points} values of its loops are too many to try"
+
+
+def mask(guards, ranges) -> np.ndarray:
+    """Where all conditions around an access hold."""
+    found = np.asarray(True)
+    for guard, holds in guards:
+        found = np.logical_and(found, (condition if holds else negated)(guard, ranges))
+    return found
+
+
+def patterns(offset: np.ndarray, active: np.ndarray) -> tuple[Pattern, ...]:
+    """The different sets of addresses that a warp accesses; where a set lies in memory is left out."""
+    offset, active = np.broadcast_arrays(offset, active, np.zeros(banks.LANES, int))[:2]
+    rows, masks = offset.reshape(-1, banks.LANES), active.reshape(-1, banks.LANES)
+    if len(rows) > MOST_POINTS:
+        raise TooMany(len(rows))
+    runs = masks.any(axis=1)
+    rows, masks = rows[runs], masks[runs]
+    if not len(rows):
+        return ()
+    rows = np.where(masks, rows, np.iinfo(np.int64).max)
+    rows = np.where(masks, rows - rows.min(axis=1, keepdims=True) // 16 * 16, 0)
+    bits = (masks.astype(np.int64) << np.arange(banks.LANES)).sum(axis=1)
+    table = np.unique(np.concatenate([rows, bits[:, None]], axis=1), axis=0)
+    return tuple(Pattern(tuple(map(int, row[:-1])), int(row[-1])) for row in table)
+
+
+def element_bytes(buffer) -> int:
+    return {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}[str(buffer.dtype)]
+
+
+def buffer_name(buffer) -> str:
+    """The tensor's name without what TVM adds for the scope."""
+    name = str(buffer.name)
+    for scope in ("_shared_dyn", "_shared.dyn", "_shared"):
+        name = name.removesuffix(scope)
+    return name
+
+
+def with_tensors(uses: Iterable[SharedUse], plan) -> Iterator[SharedUse]:
+    """The uses with the tensors of the kernel's plan that they access."""
+    for use in uses:
+        yield evolve(use, tensors=tuple(tensors_of(use, plan)) or (use.buffer,))
+
+
+def tensors_of(use: SharedUse, kernel) -> Iterator[str]:
+    """Tensors that lie in the buffer and that the use's stage reads, or writes."""
+    stage = next((s for s in kernel.stages if s.name == use.stage), None)
+    if stage is None:
+        return
+    names = [stage.tensor]
+    if use.kind in ("ld", "ldmatrix"):
+        names = [stage.source.tensor] if stage.source is not None else []
+        if stage.stage is not None:
+            names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
+    for name in dict.fromkeys(names):
+        tensor = kernel.tensors.get(name)
+        if tensor is not None and tensor.held_in == use.buffer:
+            yield name
