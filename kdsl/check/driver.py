@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
+from kdsl.check.allow import allowed
 from kdsl.check.coverage import check_coverage
 from kdsl.check.declarations import Declarations, tactic_circles
 from kdsl.check.files import Loaded, load_files, load_text, standard_trees
@@ -62,6 +63,7 @@ def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
         *loaded.diagnostics,
         *(d for d in run.findings.diagnostics if d.span.path in shown or not shown),
     ]
+    diagnostics = allowed(diagnostics, loaded.trees, unused=target is None)
     diagnostics.sort(key=lambda d: d.order)
     return CheckResult(tuple(diagnostics), run.library, tuple(loaded.paths))
 

@@ -29,15 +29,12 @@ from kdsl.syntax import nodes as n
 def check_operator_graph(operator: Operator, findings: Findings) -> None:
     """For an operator whose lines are right."""
     laws = _Laws(operator, blueprint(operator), findings)
-    for step in (
-        laws.alternatives,
-        laws.stage_names,
-        laws.shapes,
-        laws.producers,
-        laws.reads,
-        laws.outputs,
-        laws.cycles,
-    ):
+    before = len(findings)
+    laws.alternatives()
+    laws.shapes()
+    if len(findings) > before:
+        return  # who makes what follows from the alternatives
+    for step in (laws.stage_names, laws.producers, laws.reads, laws.outputs, laws.cycles):
         step()
 
 

@@ -12,6 +12,7 @@ from attrs import frozen
 from kdsl.check.findings import listed
 from kdsl.check.fragments import moved_elements
 from kdsl.check.graph import strip
+from kdsl.check.loops import WARP
 from kdsl.check.model import Home, Instruction, Stage
 from kdsl.check.placement import block_extent
 from kdsl.check.points import KernelAtPoint, Point
@@ -86,7 +87,7 @@ def _dealt_rows(stage: Stage, dealt: dict[str, int], instruction: Instruction) -
     if index is None:
         return stage.indices[0]
     m, ns = instruction.fields.get("m"), instruction.fields.get("n")
-    by = dealt[index]
+    by = dealt[index] * together(instruction)
     columns = any(
         isinstance(x, int) and x > 0 and by % x == 0 for x in (ns if isinstance(ns, tuple) else (ns,))
     )
@@ -95,13 +96,21 @@ def _dealt_rows(stage: Stage, dealt: dict[str, int], instruction: Instruction) -
     return index
 
 
+def together(instruction: Instruction) -> int:
+    """Warps that execute the instruction as one: 4 of a warpgroup. Their tiles lie side by side."""
+    threads = instruction.fields.get("threads")
+    return max(threads // WARP, 1) if isinstance(threads, int) else 1
+
+
 def _tiles(point: Point, kernel: KernelAtPoint, product: Product) -> None:
     """What one warp holds of every index is made of whole instructions."""
     computation = kernel.kernel.computations[product.stage.name]
     own = computation.attributes.get("over")
     dealt = dict(own if own else [axis for role in kernel.kernel.roles.values() for axis in role.over])
     for extent, index in (("m", product.rows), ("n", product.columns), ("k", product.depth)):
-        held = dealt.get(index) or block_extent(point, kernel, index)
+        held = block_extent(point, kernel, index)
+        if index in dealt:
+            held = dealt[index] * together(product.instruction)
         sizes = product.instruction.fields.get(extent)
         sizes = sizes if isinstance(sizes, tuple) else (sizes,)
         if held is None or any(isinstance(size, int) and size > 0 and held % size == 0 for size in sizes):

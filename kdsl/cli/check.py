@@ -21,7 +21,9 @@ FORMATS = ("text", "json", "sarif", "github")
     help="How to print findings.",
 )
 @click.option("--target", help="Check rules on this target only.")
-def check(paths: tuple[Path, ...], form: str, target: str | None) -> None:
+@click.option("--fix", "safe", is_flag=True, help="Apply the safe edits of the findings, then check again.")
+@click.option("--unsafe-fixes", "unsafe", is_flag=True, help="Apply the likely edits too.")
+def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, unsafe: bool) -> None:
     """Type-check files and folders of .kds and decide their contracts at every choose point.
 
     The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or
@@ -32,15 +34,27 @@ def check(paths: tuple[Path, ...], form: str, target: str | None) -> None:
             raise click.UsageError(f"there is no file or folder `{path}`")
     from kdsl.check import check_paths
 
+    fixed = fix_files(paths, target, unsafe) if safe or unsafe else None
     result = check_paths(paths, target)
     if target is not None and target not in result.library.targets:
         known = ", ".join(result.library.targets)
         raise click.UsageError(f"there is no target `{target}`; known: {known}")
     click.echo(rendered(result.diagnostics, form), nl=False)
+    if fixed is not None:
+        click.echo(str(fixed), err=True)
     if form == "text":
         count = len(result.files)
         click.echo(summary_line(result.diagnostics, f"{count} file{'s' * (count != 1)}"), err=True)
     sys.exit(0 if result.ok else 1)
+
+
+def fix_files(paths: tuple[Path, ...], target: str | None, unsafe: bool):
+    """Apply edits to the files named, not to those that they use; what was done."""
+    from kdsl.check import check_paths
+    from kdsl.check.files import listed_files
+    from kdsl.cli.fix import fix
+
+    return fix(lambda: check_paths(paths, target).diagnostics, map(str, listed_files(paths)), unsafe)
 
 
 def rendered(diagnostics, form: str) -> str:

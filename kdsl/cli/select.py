@@ -202,11 +202,8 @@ def claim_lines(claimed) -> list[str]:
     if form:
         lines.append(f"  form {form}")
     for verdict in claimed.verdicts:
-        known = (
-            f"{verdict.status.value}, {verdict.evidence.value}"
-            if verdict.status.value != "pending"
-            else "pending"
-        )
+        open_ = verdict.status.value in ("unknown", "pending")
+        known = verdict.status.value if open_ else f"{verdict.status.value}, {verdict.evidence.value}"
         found = f": found {verdict.found}, needed {verdict.needed}" if verdict.found else ""
         note = f" ({verdict.note})" if verdict.note else ""
         lines.append(f"  {verdict.clause}: {known}{found}{note}")

@@ -7,7 +7,7 @@ from math import inf
 
 from attrs import frozen
 
-from kdsl.check.evaluate import decide
+from kdsl.check.evaluate import AT_LAUNCH, decide
 from kdsl.check.graph import strip
 from kdsl.check.model import Operator, names_in, walk
 from kdsl.syntax import nodes as n
@@ -32,6 +32,8 @@ def variables(predicate: n.Node) -> set[str]:
         node = stack.pop()
         if isinstance(node, n.Call) and node.function.text == "given":
             found |= {f"given.{a.text}" for a in node.arguments if isinstance(a, n.Name)}
+            continue
+        if isinstance(node, n.Call) and node.function.text in AT_LAUNCH:
             continue
         if isinstance(node, n.Name):
             found.add(node.text)

@@ -84,18 +84,28 @@ def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool
     if not isinstance(limit, int) or use.bytes <= limit:
         return False
     kernel = next(k for k in point.kernels if k.name == use.kernel)
-    first = use.buffers[0]
-    labels = tuple(Label(b.span, f"{b.bytes} bytes") for b in use.buffers[1:4] if b.span != first.span)
     notes = [use.listed()]
     if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):
         notes.append("at the largest call it takes: " + ", ".join(f"{k} = {v}" for k, v in sizes.items()))
-    over = use.bytes - limit
-    point.report(Diagnostic(
-        "E302", f"kernel `{use.kernel}` needs {use.bytes} bytes of {use.memory} memory, {point.target.name} "
-                f"has {limit}",
-        first.span, label=f"{first.bytes} bytes, the largest", labels=labels, observed=f"{use.bytes} bytes",
-        required=f"at most {limit} bytes", evidence=Evidence.PROVED, notes=tuple(notes),
-        help=(_smaller(use, over), *_grid_help(point, kernel, use))))  # fmt: skip
+    labels = tuple(
+        Label(b.span, f"{b.bytes} bytes") for b in use.buffers[:4] if b.span is not kernel.kernel.span
+    )
+    point.report(
+        Diagnostic(
+            "E302",
+            f"kernel `{use.kernel}` needs {use.bytes} bytes of {use.memory} memory, "
+            f"{point.target.name} has {limit}",
+            kernel.lines.declaration.name.span,
+            label=f"{len(use.buffers)} buffers",
+            labels=labels,
+            observed=f"{use.bytes} bytes",
+            required=f"at most {limit} bytes",
+            evidence=Evidence.PROVED,
+            notes=tuple(notes),
+            help=(_smaller(use, use.bytes - limit), *_grid_help(point, kernel, use)),
+        ),
+        subject=use.memory,
+    )
     return True
 
 

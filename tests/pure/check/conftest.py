@@ -1,0 +1,8 @@
+"""The folder is importable by name: `texts` holds the rules that the tests break."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
