@@ -12,6 +12,7 @@ from itertools import combinations
 
 from attrs import define, field, frozen
 
+from kdsl.check.allow import allowed
 from kdsl.check.declarations import Declarations, tactic_circles
 from kdsl.check.driver import _Check
 from kdsl.check.files import Loaded
@@ -114,7 +115,7 @@ class Analysis:
     def publish(self, run: _Run) -> None:
         shown = set(run.loaded.paths)
         found = (*run.loaded.diagnostics, *(d for d in run.found() if d.span.path in shown))
-        self.diagnostics = tuple(sorted(found, key=lambda d: d.order))
+        self.diagnostics = tuple(sorted(allowed(found, run.loaded.trees), key=lambda d: d.order))
         self.library, self.rules = run.library, run.names
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from attrs import define, field
 
 from kdsl.check.declarations import KINDS
-from kdsl.check.files import Loaded, _follow, standard_library
+from kdsl.check.files import Loaded, _follow
 from kdsl.check.model import walk
 from kdsl.lsp.bind import occurrences
 from kdsl.lsp.names import Found, Lookup, Occurrence, OperatorTable, operator_table
-from kdsl.lsp.session import Session
+from kdsl.lsp.session import Session, standard_files
 from kdsl.source.span import SourceFile
 from kdsl.syntax import nodes as n
 from kdsl.syntax.parse import Parsed
@@ -68,7 +68,7 @@ class Scope(Lookup):
         seen = set(self.loaded.paths)
         for tree in self.loaded.trees:
             yield tree.source.path, tree
-        for path, tree in standard_library():
+        for path, tree in standard_files().items():
             if path not in seen:
                 seen.add(path)
                 parsed = self.session.parsed(path)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from attrs import define, field
 from pygls.uris import from_fs_path, to_fs_path
 
-from kdsl.check.files import standard_library
+from kdsl.check.files import standard_trees
 from kdsl.source.diagnostic import Diagnostic
 from kdsl.source.span import SourceFile
+from kdsl.syntax import nodes as n
 from kdsl.syntax.document import Document
 from kdsl.syntax.parse import Parsed, read_source
 
@@ -85,9 +87,9 @@ class Session:
         document = self._open.get(path)
         if document is not None:
             return document.parsed
-        standard = _standard().get(path)
+        standard = standard_files().get(path)
         if standard is not None:
-            return standard
+            return Parsed(standard, ())
         return self._from_disk(path)
 
     def take(self, source: SourceFile) -> Parsed:
@@ -150,10 +152,12 @@ def resolved(path: str | Path) -> str:
         return str(path)
 
 
-def _standard() -> dict[str, Parsed]:
-    return {path: Parsed(tree, ()) for path, tree in standard_library()}
+@lru_cache(maxsize=1)
+def standard_files() -> dict[str, n.Tree]:
+    """The standard library by path."""
+    return {resolved(tree.source.path): tree for tree in standard_trees(())}
 
 
 def is_standard(path: str) -> bool:
     """Whether a file belongs to the standard library: it is read, never renamed in."""
-    return path in _standard()
+    return path in standard_files()
