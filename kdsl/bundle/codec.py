@@ -224,7 +224,11 @@ def _machine_document(machine: Machine | None) -> dict[str, Any] | None:
 
 
 def _variant_document(variant: m.Variant) -> dict[str, Any]:
-    layout = {"unit_stride": list(variant.unit_stride), "dense": list(variant.dense), "alignment": dict(variant.alignment)}
+    layout = {
+        "unit_stride": list(variant.unit_stride),
+        "dense": list(variant.dense),
+        "alignment": dict(variant.alignment),
+    }
     return {
         "id": variant.id,
         "target": variant.target,

@@ -195,9 +195,9 @@ class Variant:
     for code that runs on a GPU beside any host. `dtypes` maps tensors to bf16, f16, f32, i32 or i64;
     `options` and `sizes` are fixed in the code; `form` and `choices` record the rule's; `requires` is decided
     at the call. `unit_stride` names the tensors whose last axis, as the kernel sees it, must have stride 1;
-    `dense` those whose last two axes must lie without gaps, in the order that the option of their layout says;
-    `alignment` maps a tensor to the number of bytes that its first element's address and the strides of all
-    axes but the last must be a multiple of.
+    `dense` those whose last two axes must lie without gaps, in the order that the option of their layout
+    says; `alignment` maps a tensor to the number of bytes that its first element's address and all strides
+    but that of 1 must be a multiple of.
     """
 
     id: str

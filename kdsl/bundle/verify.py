@@ -98,9 +98,8 @@ def _verify_layout(path: str, variant: m.Variant) -> None:
     tensors = variant.tensors
     _distinct(f"{path}.unit_stride", "tensor", variant.unit_stride)
     _distinct(f"{path}.dense", "tensor", variant.dense)
-    listed = (("unit_stride", variant.unit_stride), ("dense", variant.dense), ("alignment", variant.alignment))
-    for key, names in listed:
-        for name in names:
+    for key in ("unit_stride", "dense", "alignment"):
+        for name in getattr(variant, key):
             if name not in tensors:
                 raise ManifestError(f"{path}.{key}", f"`{name}`", "a tensor that its kernels take")
     for name, size in variant.alignment.items():

@@ -140,8 +140,8 @@ class Driver:
         return value.value
 
     def load(self, context: int, image: bytes, symbol: str, parameters: int, what: str) -> Function:
-        """Load a cubin into `context`, which is current, find the kernel `symbol` in it, and ask for the sizes
-        of its first `parameters`.
+        """Load a cubin into `context`, which is current, find the kernel `symbol` in it, and ask for the
+        sizes of its first `parameters`.
         """
         module, function = _pointer(), _pointer()
         # The driver copies the image; ctypes ends it with a zero, as an ELF file need not.

@@ -19,8 +19,6 @@ from kdsl.runtime.targets import acceptable_targets
 from kdsl.runtime.tensor import ITEM_BYTES, TensorView
 
 STATES = ("initial_state", "final_state", "pool")
-
-
 # Says how states lie in memory: K or V first. A variant that does not mention it takes both.
 LAYOUT_OPTION = "state_v_first"
 
@@ -170,8 +168,8 @@ def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
     for name in variant.dense:
         view = tensors.get(name)
         if view is not None and not _dense(view, bool(variant.options.get(LAYOUT_OPTION, False))):
-            found = f"{name} has strides {list(view.strides)}, the variant needs its last two axes without gaps"
-            return f"{found}: call {name}.contiguous()"
+            found = f"{name} has strides {list(view.strides)}, the variant needs"
+            return f"{found} its last two axes without gaps: call {name}.contiguous()"
     for name, size in variant.alignment.items():
         view = tensors.get(name)
         if view is None or 0 in view.shape:
@@ -180,10 +178,10 @@ def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
             found = f"{name} starts {view.pointer % size} bytes past a multiple of {size}"
             return f"{found}, the variant needs it on one: call {name}.clone()"
         item = ITEM_BYTES[view.dtype]
-        for axis in range(len(view.strides) - 1):
-            if view.strides[axis] * item % size and _extended(view, axis):
+        for axis, stride in enumerate(view.strides):
+            if stride != 1 and stride * item % size and _extended(view, axis):
                 found = f"{name} has strides {list(view.strides)} in elements of {item} bytes"
-                needed = f"the variant needs all but the last in multiples of {size} bytes"
+                needed = f"the variant needs all but that of 1 in multiples of {size} bytes"
                 return f"{found}, {needed}: call {name}.contiguous(){_other_layout(name, view)}"
     return ""
 

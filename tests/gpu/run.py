@@ -45,6 +45,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="of all inputs; random")
     parser.add_argument("--baseline", choices=("none", "one", "all"), help="cases that FLA is timed on")
     parser.add_argument("--seconds", type=float, help="for everything")
+    parser.add_argument("--section-seconds", type=float, help="for each section with each bundle")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu-report", help="folder")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--small-calls", help=argparse.SUPPRESS)
@@ -94,6 +95,7 @@ def _run(
 
     order = Order(
         plan=plan, device=asked.device, seed=asked.seed, quick=asked.quick, seconds=0.0,
+        section_seconds=asked.section_seconds,
         baseline=asked.baseline or ("none" if asked.quick or asked.device == "cpu" else "one"),
     )  # fmt: skip
     seconds = asked.seconds or (QUICK_SECONDS if asked.quick else FULL_SECONDS)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.cases import decode_call
-from harness.outcome import Checks, Context, Outcome
+from harness.outcome import Checks, Context, Outcome, Skip
 from harness.runner import decode, decode_reference
 from kdsl import kda
 from kdsl.validate.acceptance import (
@@ -25,6 +25,8 @@ from kdsl.validate.probes import CHANNELS, LOWER_BOUND
 
 ROWS, HEADS = 2048, 32
 ROWS_AT_ONCE = 64
+# Elements that 32-bit offsets do not reach.
+FAR = 2**31
 
 
 def decoding(context: Context) -> Checks:
@@ -38,6 +40,7 @@ def decoding(context: Context) -> Checks:
     yield "slots outside the pool skip their rows", partial(_outside, context)
     yield "the pool as [SLOTS, HV, V, K]", partial(_turned, context)
     yield "a copy of the pool unless in place", partial(_copied, context)
+    yield "slots beyond 2^31 elements", partial(_far_slots, context)
     yield "K11 2048 rows of 32 heads", partial(_many_rows, context)
 
 
@@ -94,6 +97,27 @@ def _copied(context: Context) -> Outcome:
     kept = np.array_equal(context.device.to_host(pool), call["pool"])
     new = not np.array_equal(context.device.to_host(after), call["pool"])
     return Outcome(kept and new, "" if kept and new else "the given pool was written, or the copy was not")
+
+
+def _far_slots(context: Context) -> Outcome:
+    """The last slots of a pool of more than 2^31 elements give what those of a small pool give."""
+    if context.small:
+        raise Skip("it takes 9 GB")
+    torch, name, rows = context.device.torch, context.device.name, 4
+    tensors = decode_tensors(torch, name, rows, HEADS, context.seed)
+    near = tensors.pop("pool")
+    slots = FAR // near[0].numel() + 2 * rows
+    far = torch.empty((slots, *near.shape[1:]), dtype=near.dtype, device=name)
+    far[-rows:] = near
+    table = torch.arange(rows, device=name)
+    results = []
+    for pool, indices in ((near, table), (far, table + (slots - rows))):
+        o, _ = kda.fused_recurrent_kda(
+            **tensors, initial_state=pool, inplace_final_state=True, ssm_state_indices=indices
+        )
+        results.append((o, pool[-rows:]))
+    equal = all(torch.equal(*pair) for pair in zip(*results, strict=True))
+    return Outcome(equal, "" if equal else "other results than those of a small pool")
 
 
 def _many_rows(context: Context) -> Outcome:

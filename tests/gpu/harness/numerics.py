@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.outcome import Checks, Context, Outcome, accepted
+from harness.outcome import Checks, Context, Outcome, Skip, accepted
 from kdsl import kda
 from kdsl.runtime import NoVariant
 from kdsl.validate import bfloat16
@@ -22,6 +22,8 @@ from kdsl.validate.relations import RELATIONS, batched_equals_packed, causality,
 from kdsl.validate.traces import TRACE_NAMES, first_sequences, load_trace
 
 TRACES = Path(__file__).resolve().parents[3] / "data" / "traces"
+# Elements that 32-bit offsets do not reach.
+FAR = 2**31
 ALWAYS_EXACT = ("inputs unchanged", "outputs complete", "doubling is exact")
 
 
@@ -103,6 +105,8 @@ def forms(context: Context) -> Checks:
     for name in NEEDED[:4]:
         yield f"{name} as a slice of a wider projection", partial(_strided, context, name, _slice)
     yield "q, k and v transposed from [B, H, T, K]", partial(_transposed, context)
+    for name in ("q", "v"):
+        yield f"{name} beyond 2^31 elements", partial(_far, context, name)
     yield "boundaries outside the tensors", partial(_bad_boundaries, context)
 
 
@@ -172,6 +176,18 @@ def _transposed(context: Context) -> Outcome:
     arguments = context.run.arguments(random_call(context.rng(38), 96))
     heads_first = {name: arguments[name].transpose(1, 2).contiguous() for name in ("q", "k", "v")}
     return _as_contiguous(context, arguments, {n: t.transpose(1, 2) for n, t in heads_first.items()})
+
+
+def _far(context: Context, name: str) -> Outcome:
+    """Tokens so far apart that the last is beyond 2^31 elements."""
+    if context.small:
+        raise Skip("it takes 5 GB")
+    arguments = context.run.arguments(random_call(context.rng(40), 70))
+    tensor, apart = arguments[name], FAR // 64
+    memory = tensor.new_empty(tensor.shape[1] * apart)
+    far = memory.as_strided(tensor.shape, (memory.numel(), apart, *tensor.stride()[2:]))
+    far.copy_(tensor)
+    return _as_contiguous(context, arguments, {name: far})
 
 
 def _as_contiguous(context: Context, arguments: Mapping[str, Any], changed: Mapping[str, Any]) -> Outcome:

@@ -39,6 +39,7 @@ class Order:
     quick: bool
     baseline: str
     seconds: float
+    section_seconds: float | None = None
 
     def text(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -60,7 +61,7 @@ def work(order: Order) -> int:
     device = Device(order.device)
     tell("environment", environment=device.environment())
     for section, path in order.plan:
-        limit = min(SECTIONS[section].seconds, end - time.monotonic())
+        limit = min(order.section_seconds or SECTIONS[section].seconds, end - time.monotonic())
         tell("section", section=section, bundle=path, seconds=limit)
         kda.forget_bundles()
         bundle = kda.use_bundle(path)

@@ -58,7 +58,7 @@ def make_cuda_variant(**changes) -> m.Variant:
     variant = attrs.evolve(
         host, id="cd90", target="sm_90a", machine=None, kernels=[kernel], unit_stride=["q"]
     )
-    return attrs.evolve(variant, **{"alignment": {"q": 16}, **changes})
+    return attrs.evolve(variant, **{"dense": ["q"], "alignment": {"q": 16}, **changes})
 
 
 def make_manifest(*variants: m.Variant, files=None) -> m.Manifest:

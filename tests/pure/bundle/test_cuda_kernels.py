@@ -16,7 +16,7 @@ K = V + ".kernels[0]"
 def test_the_document(manifest, cuda_variant):
     variant = json.loads(encode(manifest(cuda_variant())))["variants"][0]
     assert variant["target"] == "sm_90a" and variant["machine"] is None
-    assert variant["unit_stride"] == ["q"] and variant["alignment"] == {"q": 16}
+    assert variant["unit_stride"] == variant["dense"] == ["q"] and variant["alignment"] == {"q": 16}
     kernel = variant["kernels"][0]
     assert kernel["launch"] == "cuda" and kernel["block"] == [128, 2, 1] and kernel["shared_bytes"] == 98304
     assert kernel["grid"] == {"x": "N * HV", "y": "ceildiv(T, 64)", "z": "1"}
@@ -30,10 +30,10 @@ def test_the_round_trip_keeps_everything(manifest, variant, cuda_variant):
 
 
 def test_layout_demands_may_be_left_out(manifest, variant, cuda_variant):
-    free = cuda_variant(unit_stride=[], alignment={})
+    free = cuda_variant(unit_stride=[], dense=[], alignment={})
     for one in (variant(), free):
         document = json.loads(encode(manifest(one)))
-        assert not {"unit_stride", "alignment"} & document["variants"][0].keys()
+        assert not {"unit_stride", "dense", "alignment"} & document["variants"][0].keys()
         assert decode(json.dumps(document)) == manifest(one)
 
 
@@ -51,6 +51,8 @@ def test_a_bundle_for_gpus_alone_loads_on_any_host(tmp_path, manifest, cuda_vari
         (("unit_stride",), ["k"], V + ".unit_stride", "`k`"),
         (("unit_stride",), ["q", "q"], V + ".unit_stride", "2 times the tensor `q`"),
         (("unit_stride",), "q", V + ".unit_stride", 'a string "q"'),
+        (("dense",), ["k"], V + ".dense", "`k`"),
+        (("dense",), ["q", "q"], V + ".dense", "2 times the tensor `q`"),
         (("alignment",), {"k": 16}, V + ".alignment", "`k`"),
         (("alignment",), {"q": 12}, V + ".alignment.q", "12"),
         (("alignment",), {"q": 0}, V + ".alignment.q", "0"),

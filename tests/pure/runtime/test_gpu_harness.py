@@ -155,25 +155,32 @@ def test_what_a_sanitizer_says(modules):
             judged("memcheck", status, text)
 
 
-def test_a_worker_that_hangs_is_ended(modules, tmp_path, broken):
-    path = broken("float *S = state", "for (volatile int on = T == 96; on;) ; float *S = state")
+def test_a_worker_that_hangs_is_ended_and_another_goes_on(modules, broken):
+    loop = "for (int64_t task = begin;"
+    path = str(broken(loop, f"for (volatile int on = T == 0; on;) ; {loop}"))
     supervisor, worker = modules("supervisor"), modules("worker")
-    plan = (("relations", str(path)), ("cases", str(path)), ("relations", str(path)))
-    order = worker.Order(plan=plan, device="cpu", seed=1, quick=True, baseline="none", seconds=0)
-    said = []
-    findings = supervisor.supervise(order, 6, said.append, lambda findings: None, grace=1)
-    rest = [check for check in findings.checks if check.name in ("the rest of the section", "the section")]
-    assert [check.section for check in rest] == ["cases", "relations"]
-    assert {check.status for check in rest} == {"unknown"}
-    assert "the device hangs" in rest[0].detail and rest[1].detail == "not run: no time was left"
+    plan = (("cases", path), ("relations", path))
+    order = worker.Order(
+        plan=plan, device="cpu", seed=1, quick=True, baseline="none", seconds=0, section_seconds=2
+    )
+    said, kept = [], []
+    findings = supervisor.supervise(order, 100, said.append, kept.append, grace=1)
+    rest = next(check for check in findings.checks if check.name == "the rest of the section")
+    assert (rest.section, rest.status) == ("cases", "unknown") and "the device hangs" in rest.detail
+    assert "relations" in {check.section for check in findings.checks} and kept
+    late = supervisor.supervise(order, 0, said.append, kept.append)
+    assert [check.detail for check in late.checks] == ["not run: no time was left"] * 2
 
 
 def small(monkeypatch, modules):
     """The sizes of the GPU's checks, cut down for the host."""
-    device, decoding, repeating, timing = map(modules, ("device", "decoding", "repeating", "timing"))
+    device, decoding, repeating, timing = map(
+        modules, ("device", "decoding", "repeating", "timing")
+    )
     bandwidth = device.copy_bandwidth
     changes = (
         (device, "copy_bandwidth", lambda *a: bandwidth(*a, nbytes=1 << 20)),
+        (decoding, "FAR", 2**18),
         (decoding, "ROWS", 6), (decoding, "HEADS", 2), (decoding, "ROWS_AT_ONCE", 4),
         (repeating, "HEADS", 2), (repeating, "REPETITIONS", 4), (repeating, "LENGTHS", (9, 0, 14)),
         (repeating, "MORE_LENGTHS", (14, 9, 0)), (timing, "HEADS", (2,)), (timing, "RUNS", 20),
@@ -240,6 +247,7 @@ def test_the_checks_that_need_a_gpu(tmp_path, build_cuda, stand_in, modules, mon
     assert status == 0
     assert found["CUDA graph of chunk_kda"]["status"] == "passed", found["CUDA graph of chunk_kda"]
     assert found["CUDA graph of fused_recurrent_kda"]["status"] == "passed"
+    assert found["slots beyond 2^31 elements"]["status"] == "passed"
     assert found["K11 2048 rows of 32 heads"]["status"] == "passed"
     theirs = found["H = 2, one sequence, fla"]
     assert theirs["status"] == "passed", theirs["traceback"]

@@ -63,8 +63,9 @@ def draw(length=12):
 def register(tmp_path, build_cuda, gpu, monkeypatch):
     monkeypatch.setattr(kda, "_compiler_installed", lambda: False)
 
-    def build(name, **changes):
-        path = build_cuda(tmp_path / f"{name}.kdsb", "kda.chunk_forward", {}, PLAIN, **changes)
+    def build(name, fixed=None, **changes):
+        options = {**PLAIN, **(fixed or {})}
+        path = build_cuda(tmp_path / f"{name}.kdsb", "kda.chunk_forward", {}, options, **changes)
         use_bundle(path)
         return path
 
@@ -149,6 +150,22 @@ def test_states_in_the_other_layout_are_refused_with_the_remedy(gpu, register):
             chunk_kda(**draw(), initial_state=state, state_v_first=True)
         with pytest.raises(NoVariant, match="final_state has strides"):
             chunk_kda(**draw(), output_final_state=True, state_v_first=True)
+
+
+def test_states_without_gaps_in_the_layout_of_the_variant(gpu, register):
+    states = ["initial_state", "final_state"]
+    for first in (False, True):
+        layout = {"dense": states, "alignment": {"initial_state": 16}, "block": (32 + 32 * first, 1, 1)}
+        register(f"dense{first}", fixed={"state_v_first": first}, id=f"abc{int(first)}", **layout)
+    state = torch.randn(1, HV, D, D)
+    wide = torch.zeros(1, HV, D, 2 * D)
+    wide[..., :D] = state
+    with DeviceTensors():
+        for first in (False, True):
+            chunk_kda(**draw(), initial_state=state, output_final_state=True, state_v_first=first)
+            assert gpu.launches[-1].block[0] == 32 + 32 * first
+            with pytest.raises(NoVariant, match=r"initial_state has strides .* without gaps: call ini"):
+                chunk_kda(**draw(), initial_state=wide[..., :D], state_v_first=first)
 
 
 def test_alignment(gpu, register):
