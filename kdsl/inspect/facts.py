@@ -103,10 +103,12 @@ def uses_fact(code: Code, name: str, selected: Selection | None = None) -> Fact:
 
 
 def overlap_fact(code: Code, work: Selection, issued: Selection) -> Fact:
-    """Share of the instructions of `work` that run, on every path, while those of `issued` are in flight."""
+    """Share of the instructions of `work` that run, in steps that issue those of `issued`, while these are in
+    flight."""
     found = overlap.overlapped(code.sass.of(code.kernel), work, issued)
-    evidence = Evidence.UNKNOWN if found.share is None else Evidence.BINARY
-    return Fact(found.share, "", evidence, code.sass.tool)
+    if found.steady is None:
+        return Fact(None, "", Evidence.UNKNOWN, found.note)
+    return Fact(found.steady, "", Evidence.BINARY, code.sass.tool)
 
 
 def vector_width_fact(code: Code, selected: Selection) -> Fact:

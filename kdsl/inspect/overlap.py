@@ -4,7 +4,8 @@ Followed in SASS along every path: copies of cp.async (LDGSTS issues, LDGDEPBAR 
 `DEPBAR.LE SB0, n` waits until at most n groups are open) and wgmma (HGMMA issues, the one with `gsb0` closes
 its group, `WARPGROUP.DEPBAR.LE gsb0, n` waits). Bulk copies, TMA and tcgen05 signal an mbarrier whose waits
 the code does not name: they are unknown here. An issue under a predicate counts as issued: it is a tail, or a
-part of the threads.
+part of the threads. `steady` is the share in steps that issue: paths that branch over an issue, as the last
+steps of a ring do, which have nothing left to fetch, are left out.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ State = tuple[tuple[bool, ...], bool]
 
 @frozen
 class Overlap:
-    """`share` of `instructions` that run with the work in flight on every path to them, `possible` on some.
-    Of a stage with code in a loop only that code counts. `share` is None where unknown: see `note`."""
+    """`share` of `instructions` that run with the work in flight on every path to them, `steady` on every
+    path that issues it, `possible` on some. Of a stage with code in a loop only that code counts. All are
+    None where unknown: see `note`."""
 
     share: float | None
     possible: float | None
     instructions: int
     issues: int
     note: str = ""
+    steady: float | None = None
 
 
 def overlapped(function: Function, work: Selection, issued: Selection) -> Overlap:
@@ -55,17 +58,33 @@ def overlapped(function: Function, work: Selection, issued: Selection) -> Overla
     if not chosen:
         return _unknown("the stage has no instruction of its own")
     if not kinds:
-        return Overlap(0.0, 0.0, len(chosen), 0, "nothing asynchronous is issued")
+        return Overlap(0.0, 0.0, len(chosen), 0, "nothing asynchronous is issued", 0.0)
     if not graph.resolved:
         return _unknown("the code branches to computed addresses")
-    always, sometimes = set(chosen), set()
+    always, steady, sometimes = set(chosen), set(chosen), set()
+    issuing = _without_skips(graph.successors, [at for at, i in enumerate(code) if i.executes and issued(i)])
     for kind in sorted(kinds):
         flying = _in_flight(graph.successors, code, issued, kind)
-        if flying is None:
+        in_steps = _in_flight(issuing, code, issued, kind)
+        if flying is None or in_steps is None:
             return _unknown("too many groups are in flight to follow")
         always &= {at for at in chosen if flying[at] and all(flying[at])}
+        steady &= {at for at in chosen if in_steps[at] and all(in_steps[at])}
         sometimes |= {at for at in chosen if any(flying[at])}
-    return Overlap(len(always) / len(chosen), len(sometimes) / len(chosen), len(chosen), issues)
+    count = len(chosen)
+    return Overlap(len(always) / count, len(sometimes) / count, count, issues, "", len(steady) / count)
+
+
+def _without_skips(successors, issues: list[int]):
+    """The graph without branches forward over an issue: they are taken where there is nothing to issue."""
+
+    def skips(at: int, to: int) -> bool:
+        return any(at < issue < to for issue in issues)
+
+    return tuple(
+        tuple(to for to in following if len(following) == 1 or not skips(at, to))
+        for at, following in enumerate(successors)
+    )
 
 
 def injected_waits(log: PtxasLog, kernel: str) -> tuple[PtxasMessage, ...]:

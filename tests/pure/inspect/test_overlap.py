@@ -85,7 +85,22 @@ def test_a_skipped_issue_is_possible_and_not_certain():
       EXIT
     """
     found = overlapped(program(text), work, everything)
-    assert (found.share, found.possible) == (0, 1)
+    assert (found.share, found.steady, found.possible) == (0, 1, 1)
+
+
+def test_what_waits_for_everything_is_not_steady_either():
+    text = """
+    .L_x_0:
+      @P1 BRA `(.L_x_1)
+      LDGSTS.E.128 [R1], [R2.64]
+    .L_x_1:
+      LDGDEPBAR
+      DEPBAR.LE SB0, 0x0
+      HMMA.16816.F32 R4, R8, R12, R4
+      @P0 BRA `(.L_x_0)
+      EXIT
+    """
+    assert overlapped(program(text), work, everything).steady == 0
 
 
 def test_only_the_copies_asked_for_count():

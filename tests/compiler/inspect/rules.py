@@ -1,0 +1,44 @@
+"""The shipped CUDA rules, and rules from text, lowered once a run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from kdsl.check import check_paths
+from kdsl.data import data_root
+from kdsl.driver.compile import plan_of
+from kdsl.inspect.stages import StagedCode, staged_code
+from kdsl.lower.lowering import Lowering
+from kdsl.plan.specialize import specialize
+from kdsl.source.render.text import render_text
+
+RULES = ("mma_bounded", "mma_any_gate", "lane_columns")
+FILES = {"lane_columns": "kda.decode/lane_columns.kds"}
+
+
+def file_of(rule: str) -> Path:
+    return data_root() / "rules" / FILES.get(rule, f"kda.chunk_forward/{rule}.kds")
+
+
+def text_of(rule: str) -> str:
+    return file_of(rule).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=8)
+def lowering_of(rule: str, target: str) -> Lowering:
+    return lowered(file_of(rule), rule, target)
+
+
+@lru_cache(maxsize=4)
+def staged(rule: str, target: str) -> dict[str, StagedCode]:
+    return {one.plan.name: one for one in staged_code(lowering_of(rule, target))}
+
+
+def lowered(file: Path, rule: str, target: str) -> Lowering:
+    """A rule of a file on a target, with the settings of a call that says nothing."""
+    result = check_paths([file])
+    assert result.ok, render_text(result.diagnostics)
+    declared = result.library.rules[rule]
+    special = specialize(result.library.operators[declared.operator], declared)
+    return Lowering(plan_of(result.library, rule, target, {}, special))
