@@ -53,6 +53,7 @@ def passes():
         s_transform.LowerOpaqueBlock(),
         t_transform.FlattenBuffer(),
         t_transform.BF16ComputeLegalize(),
+        t_transform.StmtSimplify(),
         t_transform.VectorizeLoop(True),
         s_transform.LowerAsyncDMA(),
         t_transform.UnrollLoop(),

@@ -19,7 +19,8 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
     made: dict[str, Tensor] = {}
     kernels = []
     for kernel in point.kernels:
-        request = KernelRequest(operator, graph.of_parts(kernel.parts), kernel, point.target, settings, made)
+        request = KernelRequest(operator, graph.of_parts(kernel.parts), kernel, point.target, settings, made,
+                                specialization.dtypes)  # fmt: skip
         request.refuse_undealt()
         planned = FAMILIES[point.target.family](request)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})

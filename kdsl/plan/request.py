@@ -22,6 +22,7 @@ class KernelRequest:
     target: Target
     settings: Mapping[str, object]
     made: Mapping[str, Tensor]
+    dtypes: Mapping[str, str]  # of the ports
 
     @property
     def grid(self) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:

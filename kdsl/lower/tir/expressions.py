@@ -225,6 +225,16 @@ class Scope:
         return result
 
     # ---- tensors ----
+    def raw_view(self, view: View, indices):
+        """A window of a port as it is stored: for copies, which change no type."""
+        inside = self.inside(view, indices)
+        buffer = self.signature.port(view.port)
+        loaded = self.load(buffer, [as_index(inside.value(i)) for i in view.port_indices])
+        condition = inside.value(view.condition) if view.condition is not None else True
+        if is_number(condition):
+            return loaded
+        return op.if_then_else(condition, loaded, constant(0.0, str(buffer.dtype)))
+
     def reference(self, e: n.Reference):
         name = e.name.text
         operator = self.signature.plan.operator

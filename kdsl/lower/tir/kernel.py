@@ -297,7 +297,7 @@ class KernelBuilder:
     def statements(self, stage: PlannedStage, scope: Scope):
         """Body, initial statement (or None) and the element written."""
         target = self.plan.operator.views.get(stage.tensor)
-        if target is not None and stage.kind != "tile":
+        if target is not None and stage.kind not in ("tile", "copy"):
             value = self.value(stage, scope)
             return self.store(target, stage, scope, value)
         buffer, indices = scope.element(stage.tensor, [scope.indices[i] for i in stage.indices])
@@ -337,7 +337,8 @@ class KernelBuilder:
         source = stage.source
         view = self.plan.operator.views.get(source.tensor)
         if view is not None:
-            return scope.view(view, [scope.value(i) for i in source.indices])
+            indices = [scope.value(i) for i in source.indices]
+            return scope.raw_view(view, indices) if stage.kind == "copy" else scope.view(view, indices)
         if stage.kind == "copy":  # as it is: the same type on both sides
             return scope.load(*scope.element(source.tensor, [scope.value(i) for i in source.indices]))
         return scope.tensor(source.tensor, source.indices)

@@ -41,11 +41,12 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
     yield s.Split(stage.name, span, why, name, (None, warps, LANES), names)
     yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
-    if not reduced:
-        yield s.Unroll(stage.name, span, "one barrier for all turns, many loads in flight", names[0])
+    if stage.kind == "tile":
+        yield s.Unroll(stage.name, span, "many loads in flight", names[0])
     if reduced:
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced[0].index)
-        yield s.Unroll(stage.name, span, "wide loads, independent of each other", reduced[-1].index)
+        if reduced[-1].extent <= LANES:
+            yield s.Unroll(stage.name, span, "loads independent of each other", reduced[-1].index)
 
 
 def _reduce_over_lanes(stage, index, spatial, reduced, warps, span, private: bool) -> Iterator[s.Step]:

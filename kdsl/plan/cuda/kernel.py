@@ -37,13 +37,16 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     dealt = lane_index(kernel)
     stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel, dealt))
     tensors.update({tensor.name: tensor for tensor in stages.copies})
+    tensors = with_port_dtypes(tensors, kernel, request)
     tensors = with_fragments(with_private(tensors, kernel, dealt), graph, kernel, role)
     incoming = received(operator, graph, kernel, request.made)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
+    own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
+    copies += tuple(evolve(stage, kind="copy") for stage in own_tiles)
     for name, tensor in incoming.items():
         tensors[f"{name}.workspace" if name in kernel.homes else name] = tensor
-    tensors.update({stage.tensor: shared_copy(stage.tensor, kernel, incoming) for stage in copies})
-    body, decision = ordered(stages.body, kernel.name, pins)
+    tensors.update({s.tensor: shared_copy(s.tensor, kernel, incoming) for s in copies if s.tensor in incoming})
+    body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
     tensors = with_shared_buffers(tensors, body, frozenset(stage.tensor for stage in copies))
     builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
@@ -66,6 +69,28 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     steps = tuple(builder.steps(plan))
     pins.refuse_unused()
     return evolve(plan, steps=steps, decisions=tuple(decisions))
+
+
+def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
+    """Whether a view's tile comes by asynchronous copies, some steps before it is used."""
+    return "via" in kernel.homes[stage.tensor].attributes
+
+
+def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: KernelRequest) -> dict[str, Tensor]:
+    """A view that is copied as it is has the dtype of its port."""
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        view = request.operator.views.get(name)
+        if view is not None and "via" in kernel.homes[name].attributes:
+            dtype = request.dtypes[view.port]
+            if kernel.homes[name].dtype not in (None, dtype):
+                raise PlanRefused(
+                    "E347", f"`{name}` is copied from `{view.port}`, which is {dtype} in this call",
+                    kernel.homes[name].span, observed=str(kernel.homes[name].dtype), required=dtype,
+                    help=(f"leave the dtype out: `{name} : in shared ...`",),
+                )  # fmt: skip
+            found[name] = evolve(tensor, dtype=dtype)
+    return found
 
 
 def sums_privately(stage: Stage, kernel: Kernel, dealt: str | None) -> bool:
