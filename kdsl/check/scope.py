@@ -49,8 +49,8 @@ MATHEMATICS = {
     "max": Signature(2, None, "number"),
 }  # fmt: skip
 INTEGER_FUNCTIONS = {"ceildiv": Signature(2, 2, "int", "int"), "span": Signature(3, 3, "list", "int")}
-# `given(x)`: the optional tensor is there. `unit_stride(x)`: its last axis is contiguous; `dense(x)`: its last
-# two are, in the layout of the call. The launcher decides these two, by name, at every call.
+# `given(x)`: the optional tensor is there. `unit_stride(x)`: its last axis is contiguous; `dense(x)`: its
+# last two are, in the layout of the call. The launcher decides these two, by name, at every call.
 PORT_CLAIMS = ("given", "unit_stride", "dense")
 GIVEN = {
     name: Signature(1, 1 if name == "given" else None, "bool", "port", type=BOOL) for name in PORT_CLAIMS

@@ -27,7 +27,7 @@ def test_broken(broken, golden):
 
 
 def in_the_rule(diagnostic):
-    """Without excerpts of the standard library, whose lines move when it grows; what they say becomes notes."""
+    """Without excerpts of the standard library, whose lines move when it grows; its texts become notes."""
     inside = tuple(label for label in diagnostic.labels if label.span.path == "rule.kds")
     outside = tuple(f"there: {label.text}" for label in diagnostic.labels if label.span.path != "rule.kds")
     return diagnostic.with_(labels=inside, notes=(*diagnostic.notes, *outside))
