@@ -1,10 +1,10 @@
 """The level of every float in a program: a weighted union-find over unknown levels.
 
 + - * /, casts, loads, stores and selects keep the level; exp lowers it by one; sqrt keeps it; log leaves it
-free. Literals belong to every level. Memory that a plan gives to one tensor after the other takes the level of
-each: a store of another level is the next tensor. The specification pins the levels of the operator's tensors,
-so that specification and program are inferred together. A conflict (an exponent used as a value) means that the
-program has no meaning.
+free. Literals belong to every level. Memory that a plan gives to one tensor after the other takes the level
+of each: a store of another level is the next tensor. The specification pins the levels of the operator's
+tensors, so that specification and program are inferred together. A conflict (an exponent used as a value)
+means that the program has no meaning.
 """
 
 from __future__ import annotations

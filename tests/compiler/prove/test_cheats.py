@@ -13,11 +13,17 @@ BOUNDED, SOFTPLUS = {**NORM, "gate": "bounded"}, {**NORM, "gate": "softplus"}
 
 # name, edits of the operator's text, the first wrong stage (None: any), form, options
 CHUNK_CHEATS = [
-    ("constant norm of q", [("rsqrt(qq[i] + 1e-6) * scale", "0.0883883 * scale")], "unit_q", PAIR, BOUNDED),
-    ("constant norm of k", [("kx[i, d] * rsqrt(kk[i] + 1e-6)", "kx[i, d] * 0.09")], "unit_k", PAIR, BOUNDED),
-    ("norm of q for k", [("rsqrt(kk[i] + 1e-6)", "rsqrt(qq[i] + 1e-6)")], "unit_k", PAIR, BOUNDED),
-    ("epsilon dropped", [("rsqrt(qq[i] + 1e-6)", "rsqrt(qq[i])")], "unit_q", PAIR, BOUNDED),
-    ("epsilon ten times", [("rsqrt(kk[i] + 1e-6)", "rsqrt(kk[i] + 1e-5)")], "unit_k", PAIR, BOUNDED),
+    (
+        "constant norm of q",
+        [("rsqrt(qq[i] + 1e-6) * scale", "0.0883883 * scale")],
+        "norm_q|unit_q",
+        PAIR,
+        BOUNDED,
+    ),
+    ("constant norm of k", [("rsqrt(kk[i] + 1e-6)", "0.09")], "norm_k|unit_k", PAIR, BOUNDED),
+    ("norm of q for k", [("rsqrt(kk[i] + 1e-6)", "rsqrt(qq[i] + 1e-6)")], "norm_k|unit_k", PAIR, BOUNDED),
+    ("epsilon dropped", [("rsqrt(qq[i] + 1e-6)", "rsqrt(qq[i])")], "norm_q|unit_q", PAIR, BOUNDED),
+    ("epsilon ten times", [("rsqrt(kk[i] + 1e-6)", "rsqrt(kk[i] + 1e-5)")], "norm_k|unit_k", PAIR, BOUNDED),
     ("scale dropped", [("qx[i, d] * scale", "qx[i, d]")], "unit_q", PAIR, {}),
     ("scale twice", [("qx[i, d] * scale", "qx[i, d] * scale * scale")], "unit_q", PAIR, {}),
     (
@@ -346,7 +352,8 @@ def check(proof, stage):
     assert proof.verdict in ("rejected", "unknown")
     if stage is not None:
         assert proof.verdict == "rejected", proof.found
-        assert proof.difference.stage.startswith(stage), proof.found  # a plan may split a stage: inverse_sum
+        # a plan may split a stage: inverse_sum
+        assert proof.difference.stage.startswith(tuple(stage.split("|"))), proof.found
         assert proof.difference.operator_span is not None
     if proof.verdict == "unknown":
         assert proof.obstacle and proof.remedy and proof.obstacle_span is not None
