@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from kdsl.plan.memory import kernel_bytes
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
@@ -39,7 +41,7 @@ def _place(span) -> str:
 
 def picture(plan: Plan) -> str:
     """The schedule as a drawing in text: grid, steps, stages with their loops, and where each tensor lives."""
-    lines = [f"{plan.rule.name}: {plan.operator.name} on {plan.target.name}", settings_text(plan)]
+    lines = [f"{plan.rule.name}: {plan.operator.name} on {plan.target.name}", *wrap(settings_text(plan), 82)]
     for kernel in plan.kernels:
         lines += _kernel_picture(plan, kernel)
     return "\n".join(lines) + "\n"
@@ -77,4 +79,4 @@ def _stage_line(stage: PlannedStage, kernel: KernelPlan, indent: str) -> str:
     scan = f"{stage.scan}> " if stage.scan is not None else ""
     home = kernel.tensors.get(stage.tensor)
     where = f"{home.dtype} {home.memory}" if home is not None else "global"
-    return f"{indent}{stage.name:16} {stage.tensor:14} {scan}{nest:34} {where}"
+    return f"{indent}{stage.name:16} {stage.tensor:14} {scan + nest:34} {where}"

@@ -27,7 +27,7 @@ def ordered(stages: Sequence[PlannedStage], kernel: str, pins: Pins) -> tuple[tu
     for pin in pins.orders:
         for end in (pin.first, pin.second):
             if end.text not in by_name:
-                raise PlanRefused("E133", f"`{end.text}` is no stage of kernel `{kernel}`", end.span)
+                raise PlanRefused("D133", f"`{end.text}` is no stage of kernel `{kernel}`", end.span)
         before[pin.second.text].add(pin.first.text)
     pinned = pins.names(kernel, "order")
     names = _pinned(pinned, before, kernel, pins) if pinned is not None else _derived(list(by_name), before, pins)
@@ -43,7 +43,7 @@ def _derived(names: list[str], before: dict[str, set[str]], pins: Pins) -> list[
         if ready is None:
             span = pins.orders[0].span if pins.orders else pins.kernel.span
             raise PlanRefused(
-                "E134", f"no order of the stages respects every read and pin: {', '.join(waiting)} wait for each other",
+                "D134", f"no order of the stages respects every read and pin: {', '.join(waiting)} wait for each other",
                 span, help=("drop the `pin ... before ...` that contradicts what the stages read",),
             )  # fmt: skip
         done.append(ready)
@@ -56,7 +56,7 @@ def _pinned(pinned: tuple[str, ...], before: dict[str, set[str]], kernel: str, p
     missing, extra = sorted(set(before) - set(pinned)), sorted(set(pinned) - set(before))
     if missing or extra or len(pinned) != len(set(pinned)):
         raise PlanRefused(
-            "E135", f"`pin {kernel}.order` must name every stage of the kernel once", span,
+            "D135", f"`pin {kernel}.order` must name every stage of the kernel once", span,
             observed=f"missing {', '.join(missing) or 'none'}; unknown {', '.join(extra) or 'none'}",
         )  # fmt: skip
     seen: set[str] = set()
@@ -64,7 +64,7 @@ def _pinned(pinned: tuple[str, ...], before: dict[str, set[str]], kernel: str, p
         late = sorted(before[name] - seen)
         if late:
             raise PlanRefused(
-                "E134", f"`pin {kernel}.order` puts `{name}` before `{late[0]}`, which it needs", span
+                "D134", f"`pin {kernel}.order` puts `{name}` before `{late[0]}`, which it needs", span
             )
         seen.add(name)
     return list(pinned)

@@ -26,7 +26,7 @@ class Pins:
             if isinstance(pin, n.PinValue):
                 subject, _, key = pin.name.text.rpartition(".")
                 if (subject, key) in values:
-                    raise PlanRefused("E130", f"`{pin.name.text}` is pinned twice", pin.span)
+                    raise PlanRefused("D130", f"`{pin.name.text}` is pinned twice", pin.span)
                 values[subject, key] = pin
         return cls(kernel, values, tuple(pin for pin in kernel.pins if isinstance(pin, n.PinOrder)))
 
@@ -38,7 +38,7 @@ class Pins:
         self.used.add((subject, key))
         names = tuple(value.text for value in pin.values if isinstance(value, n.Name))
         if len(names) != len(pin.values):
-            raise PlanRefused("E131", f"`{pin.name.text}` takes names", pin.span)
+            raise PlanRefused("D131", f"`{pin.name.text}` takes names", pin.span)
         return names
 
     def number(self, subject: str, key: str) -> int | None:
@@ -49,7 +49,7 @@ class Pins:
         self.used.add((subject, key))
         value = decide(pin.values[0], {}) if len(pin.values) == 1 else None
         if not isinstance(value, int) or value < 1:
-            raise PlanRefused("E131", f"`{pin.name.text}` takes a positive whole number", pin.span)
+            raise PlanRefused("D131", f"`{pin.name.text}` takes a positive whole number", pin.span)
         return value
 
     def span(self, subject: str, key: str):
@@ -59,6 +59,6 @@ class Pins:
         for key, pin in self.values.items():
             if key not in self.used:
                 raise PlanRefused(
-                    "E132", f"`pin {pin.name.text}` names no decision of kernel `{self.kernel.name}`", pin.span,
+                    "D132", f"`pin {pin.name.text}` names no decision of kernel `{self.kernel.name}`", pin.span,
                     help=("`kdsl lower RULE --emit decisions` lists the decisions that can be pinned",),
                 )  # fmt: skip

@@ -38,7 +38,7 @@ class KernelRequest:
         over = {carry.over for carry in self.graph.carries}
         if len(over) > 1:
             raise PlanRefused(
-                "E137", f"kernel `{self.kernel.name}` carries over {' and '.join(sorted(over))}", self.kernel.span
+                "D137", f"kernel `{self.kernel.name}` carries over {' and '.join(sorted(over))}", self.kernel.span
             )
         if over:
             return over.pop()
@@ -58,7 +58,7 @@ class KernelRequest:
             if index.mode == "parallel" and tiles.get(name) != 1:
                 found = f"`{name} by {tiles[name]}`" if name in tiles else "not in the grid"
                 raise PlanRefused(
-                    "E138", f"the grid of kernel `{self.kernel.name}` does not deal `{name}` one by one",
+                    "D138", f"the grid of kernel `{self.kernel.name}` does not deal `{name}` one by one",
                     self.kernel.grid[0].span if self.kernel.grid else self.kernel.span,
                     observed=found, required=f"`{name}` in a launch axis, without a tile",
                     help=(f"add `{name}` to the grid: every value of a parallel index is a task of its own",),

@@ -25,7 +25,8 @@ FAMILIES = {
     "E0": "syntax and files", "E1": "names and types", "E2": "targets and instructions",
     "E3": "placement and resources",
     "E4": "coverage of the graph", "E5": "contracts", "W5": "warnings", "R0": "refusals of `select`",
-    "T0": "tools",
+    "D1": "derivation: pins, orders and loops", "D3": "derivation: lanes, fragments and copies",
+    "T0": "tools", "T1": "schedules that TVM refuses",
     "P1": "proofs",
 }  # fmt: skip
 SECTIONS = ("What", "Why", "Fails", "Fixed")

@@ -69,7 +69,7 @@ def nest(stage: PlannedStage, kernel: Kernel, pins: Pins) -> Nest:
     if pinned is not None:
         if sorted(pinned) != sorted(natural):
             raise PlanRefused(
-                "E136", f"`pin {stage.name}.loop_order` must name each loop of the stage once",
+                "D136", f"`pin {stage.name}.loop_order` must name each loop of the stage once",
                 pins.span(stage.name, "loop_order"), observed=", ".join(pinned), required=", ".join(natural),
             )  # fmt: skip
         order = pinned

@@ -30,7 +30,7 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
         yield s.AddUnitLoop(stage.name, span, why, name)
         if reduced:
             raise PlanRefused(
-                "E340", f"stage `{stage.name}` sums to one number, and nothing says which lanes share the sum", span,
+                "D340", f"stage `{stage.name}` sums to one number, and nothing says which lanes share the sum", span,
                 help=(f"add `{stage.name} : fma.f32 lanes {reduced[0].index} by 4 via shuffle`",),
             )  # fmt: skip
     elif len(spatial) == 1:
@@ -52,7 +52,7 @@ def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterat
 def _reduce_over_lanes(stage, index, spatial, reduced, warps, span, private: bool) -> Iterator[s.Step]:
     """One result a warp: the lanes sum parts of it and exchange them by shuffles."""
     if [loop.index for loop in reduced] != [index]:
-        raise PlanRefused("E341", f"`lanes {index}`: stage `{stage.name}` does not sum over `{index}` alone", span)
+        raise PlanRefused("D341", f"`lanes {index}`: stage `{stage.name}` does not sum over `{index}` alone", span)
     why = f"sum over {index} shared by {LANES} lanes"
     inner = (f"{index}.turn", f"{index}.lane")
     yield s.Split(stage.name, span, why, index, (None, LANES), inner)

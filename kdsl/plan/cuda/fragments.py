@@ -48,7 +48,7 @@ def _fragment(tensor: Tensor, kernel: Kernel, rows: str | None, maker: str | Non
     instruction, _, operand = str(written).rpartition(".") if written else (maker, "", "C")
     if instruction is None or rows is None or rows not in tensor.indices or len(tensor.indices) != 2:
         raise PlanRefused(
-            "E342", f"`{tensor.name}` is in registers, but no matrix fragment fits it", tensor.span,
+            "D342", f"`{tensor.name}` is in registers, but no matrix fragment fits it", tensor.span,
             observed=f"indices {', '.join(tensor.indices) or 'none'}; rows dealt over warps: {rows or 'none'}",
             help=(f"place it in shared memory: `{tensor.name} : {tensor.dtype} in shared`",),
         )  # fmt: skip
@@ -79,7 +79,7 @@ def by_rows(stage: PlannedStage, fragment: Fragment) -> PlannedStage:
     loops = sorted(stage.loops, key=lambda loop: 0 if loop.index == fragment.rows else 1)
     if len(loops) != 2 or loops[0].index != fragment.rows:
         raise PlanRefused(
-            "E343", f"stage `{stage.name}` works on fragments of rows {fragment.rows}, but has loops"
+            "D343", f"stage `{stage.name}` works on fragments of rows {fragment.rows}, but has loops"
             f" {', '.join(loop.index for loop in stage.loops)}", stage.span,
         )  # fmt: skip
     return evolve(stage, loops=tuple(loops))

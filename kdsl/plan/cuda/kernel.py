@@ -85,7 +85,7 @@ def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: Ker
             dtype = request.dtypes[view.port]
             if kernel.homes[name].dtype not in (None, dtype):
                 raise PlanRefused(
-                    "E347", f"`{name}` is copied from `{view.port}`, which is {dtype} in this call",
+                    "D347", f"`{name}` is copied from `{view.port}`, which is {dtype} in this call",
                     kernel.homes[name].span, observed=str(kernel.homes[name].dtype), required=dtype,
                     help=(f"leave the dtype out: `{name} : in shared ...`",),
                 )  # fmt: skip
@@ -104,7 +104,7 @@ def sums_privately(stage: Stage, kernel: Kernel, dealt: str | None) -> bool:
 def one_role(kernel: Kernel) -> Role:
     if len(kernel.roles) != 1:
         raise PlanRefused(
-            "E346", f"kernel `{kernel.name}` has {len(kernel.roles)} roles", kernel.span, required="one role",
+            "D346", f"kernel `{kernel.name}` has {len(kernel.roles)} roles", kernel.span, required="one role",
             help=("add `roles { all : 4 warps }`",),
         )  # fmt: skip
     return next(iter(kernel.roles.values()))
@@ -124,7 +124,7 @@ def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple
     rings = {tensors[stage.tensor].ring for stage in copies}
     if len(rings) > 1:
         raise PlanRefused(
-            "E349", f"kernel `{kernel.name}`: its rings have depths {sorted(rings)}", kernel.span,
+            "D349", f"kernel `{kernel.name}`: its rings have depths {sorted(rings)}", kernel.span,
             required="one depth for every tensor that is fetched for a step",
         )  # fmt: skip
     if not rings or rings == {1}:
@@ -137,7 +137,7 @@ def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Te
     dtype = home.dtype or source.dtype
     if home.memory != "shared" or dtype != source.dtype:
         raise PlanRefused(
-            "E347", f"`{name}` comes from the workspace as {source.dtype}", home.span,
+            "D347", f"`{name}` comes from the workspace as {source.dtype}", home.span,
             observed=f"{dtype} in {home.memory}", required=f"{source.dtype} in shared",
         )  # fmt: skip
     attributes = home.attributes
@@ -157,7 +157,7 @@ def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Ten
             name = stage.renamed.get(read.tensor, read.tensor)
             if name in written:
                 raise PlanRefused(
-                    "E348", f"stage `{stage.name}` reads `{name}` back from the workspace in the kernel that writes it",
+                    "D348", f"stage `{stage.name}` reads `{name}` back from the workspace in the kernel that writes it",
                     tensors[name].span,
                     help=(f"keep `{name} : f32 in shared` and add `{name} for NEXT_KERNEL : bf16 in workspace`",),
                 )  # fmt: skip

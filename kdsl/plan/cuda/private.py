@@ -26,7 +26,7 @@ def lane_index(kernel: Kernel) -> str | None:
     if len(found) > 1:
         home = list(found.values())[-1]
         raise PlanRefused(
-            "E351", f"kernel `{kernel.name}` deals {' and '.join(sorted(found))} over lanes", home.span,
+            "D351", f"kernel `{kernel.name}` deals {' and '.join(sorted(found))} over lanes", home.span,
             required="one index: every lane owns its values of it",
         )  # fmt: skip
     return next(iter(found), None)
@@ -42,7 +42,7 @@ def with_private(tensors: Mapping[str, Tensor], kernel: Kernel, dealt: str | Non
         elif dealt is not None and home is not None and tensor.memory == "registers" and "lanes" in home.attributes:
             if dealt not in tensor.indices:
                 raise PlanRefused(
-                    "E352", f"`{name}` has no index `{dealt}`, so no lane owns it", home.span,
+                    "D352", f"`{name}` has no index `{dealt}`, so no lane owns it", home.span,
                     help=(f"place it where all lanes see it: `{name} : {tensor.dtype} in shared`",),
                 )  # fmt: skip
             tensor = evolve(tensor, memory=PRIVATE)
@@ -66,7 +66,7 @@ def deal_private(stage: PlannedStage, dealt: str, warps: int) -> Iterator[s.Step
     loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
     if dealt not in loops or loops[dealt].kind != "spatial":
         raise PlanRefused(
-            "E353", f"stage `{stage.name}` reads registers of lanes that own `{dealt}`, but does not run over it", span,
+            "D353", f"stage `{stage.name}` reads registers of lanes that own `{dealt}`, but does not run over it", span,
             observed=f"loops {', '.join(loops) or 'none'}",
             help=("place what it reads in shared memory",),
         )  # fmt: skip

@@ -41,7 +41,7 @@ def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mappin
     """The operands of a contraction, by which of them has the rows. Raises PlanRefused."""
     graph_stage = stage.stage
     if graph_stage.kind != "contract" or len(graph_stage.contracted) != 1:
-        raise PlanRefused("E344", f"stage `{stage.name}` is no matrix product, so `{instruction}` cannot compute it", span)
+        raise PlanRefused("D344", f"stage `{stage.name}` is no matrix product, so `{instruction}` cannot compute it", span)
     body = strip(graph_stage.reduction.body)
     operands = {}
     for reference in (strip(body.left), strip(body.right)):
@@ -53,7 +53,7 @@ def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mappin
     right = [name for name in names if name not in left]
     if len(left) != 1 or len(right) != 1:
         raise PlanRefused(
-            "E345", f"stage `{stage.name}`: one operand of a product has the rows `{rows}`, the other has not", span,
+            "D345", f"stage `{stage.name}`: one operand of a product has the rows `{rows}`, the other has not", span,
             observed=f"operands {' and '.join(names)}",
         )  # fmt: skip
     _check_operands(stage, instruction, tensors[left[0]], tensors.get(right[0]), right[0], span)
@@ -103,7 +103,7 @@ def product_steps(product: Product, tensors: Mapping[str, Tensor], pins: Pins) -
     if pinned is not None:
         if sorted(pinned) != sorted(outer):
             raise PlanRefused(
-                "E136", f"`pin {stage.name}.loop_order` orders the tiles of {' and '.join(sorted(outer))}",
+                "D136", f"`pin {stage.name}.loop_order` orders the tiles of {' and '.join(sorted(outer))}",
                 pins.span(stage.name, "loop_order"), observed=", ".join(pinned),
             )  # fmt: skip
         outer = pinned

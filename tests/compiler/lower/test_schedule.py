@@ -86,7 +86,7 @@ def test_what_no_schedule_can_be_made_of_is_refused_before_tvm(tmp_path):
     with pytest.raises(PlanRefused) as caught:
         unchecked(tmp_path, vector, f"{vector}\n      residual : vector e by 8 unroll e by 4")
     assert caught.value.code == "E122"
-    for grid, code in (("n", "E138"), ("n, h by 2", "E138"), ("n, h, e by 48", "E120")):
+    for grid, code in (("n", "D138"), ("n, h by 2", "D138"), ("n, h, e by 48", "E120")):
         with pytest.raises(PlanRefused) as caught:
             unchecked(tmp_path, "grid { task : n, h }", f"grid {{ task : {grid} }}")
         assert caught.value.code == code

@@ -73,14 +73,14 @@ def test_another_order_is_another_schedule_of_the_same_values(tmp_path):
 
 
 @pytest.mark.parametrize(("lines", "code"), [
-    (("unit_q.loop_order = d, i", "unit_q.loop_order = i, d"), "E130"),
-    (("unit_q.loop_order = 1, 2",), "E131"),
-    (("unit_q.loop_ordre = i, d",), "E132"),
-    (("qn.home = f32, stack",), "E132"),
+    (("unit_q.loop_order = d, i", "unit_q.loop_order = i, d"), "D130"),
+    (("unit_q.loop_order = 1, 2",), "D131"),
+    (("unit_q.loop_ordre = i, d",), "D132"),
+    (("qn.home = f32, stack",), "D132"),
     (("no_such_stage before unit_q",), "E101"),
-    (("mask_kk before gram_kk",), "E134"),
-    (("all.order = unit_q, unit_k",), "E135"),
-    (("state_key.loop_order = j, d, e",), "E136"),
+    (("mask_kk before gram_kk",), "D134"),
+    (("all.order = unit_q, unit_k",), "D135"),
+    (("state_key.loop_order = j, d, e",), "D136"),
 ])  # fmt: skip
 def test_wrong_pins_are_refused_with_their_line(tmp_path, lines, code):
     with pytest.raises((PlanRefused, AssertionError)) as caught:
