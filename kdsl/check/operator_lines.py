@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, evolve
 
 from kdsl.check.domains import known_domain, range_ends
 from kdsl.check.findings import (
@@ -277,6 +277,19 @@ class _Lines:
                 values = {k: s for k, s in self.names.values.items() if s.kind in ("size", "parameter")}
                 scope = Scope(f"the extent of `{name}`", values)
             expect_int(line.extent, scope, self.findings, f"the extent of `{name}`")
+            self.bounds(line, name, scope)
+
+    def bounds(self, line: n.Index, name: str, scope: Scope) -> None:
+        """What is known of the index when a kernel is launched, and where its tensors lie in a workspace."""
+        values = {k: s for k, s in self.names.values.items() if s.kind in ("size", "parameter")}
+        launch = Scope(f"the bound of `{name}`", values)
+        for expr, what in ((line.most, f"the bound of `{name}`"), (line.slots, f"the slots of `{name}`")):
+            if expr is not None:
+                expect_int(expr, launch.at(what), self.findings, what)
+        if line.slot is not None:
+            own = {**scope.names, **{x.text: index_symbol(x.span) for x in line.names}}
+            where = f"the slot of `{name}`"
+            expect_int(line.slot, evolve(scope, where=where, names=own), self.findings, where)
 
     def views(self) -> None:
         for line in self.block("views"):

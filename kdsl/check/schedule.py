@@ -86,6 +86,7 @@ def _independent(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
                                            found.node.over.span,
                                            f"carry over {name}"))  # fmt: skip
                 return
+        _bounded(point, kernel, axis)
     if mode != "local":
         return
     for found in kernel.graph.stages:
@@ -97,6 +98,15 @@ def _independent(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
             continue
         point.report(_not_parallel(axis, kernel, reason, found.node.name.span, "here"))
         return
+
+
+def _bounded(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
+    """A launch has a size: the extent of the index, or its bound, must be known from sizes alone."""
+    index = point.rule.operator.indices[axis.index.text]
+    expr = index.most if index.most is not None else index.extent
+    if any(isinstance(x, n.Call) and x.function.text in point.rule.operator.definitions for x in walk(expr)):
+        reason = "no launch knows how many values it has"
+        point.report(_not_parallel(axis, kernel, reason, index.span, "add `up to ...` here"))
 
 
 def _not_parallel(axis: n.Axis, kernel: KernelAtPoint, reason: str, span: Span, text: str) -> Diagnostic:

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from kdsl.check.blueprint import Blueprint
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
-from kdsl.check.model import DTYPE_BYTES, Home, Kernel, Operator, names_in, walk
+from kdsl.check.model import DTYPE_BYTES, Home, Index, Kernel, Operator, names_in, walk
 from kdsl.check.rules import substitute
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
@@ -150,8 +150,14 @@ def _instances(setting: Setting) -> int:
             covered |= {index.name, *names_in(index.slot)}
     for index in indices:
         if index.mode != "local" and index.name not in covered:
-            total *= evaluate(inlined(index.extent, setting.operator), setting.env)
+            total *= launched(setting, index)
     return total
+
+
+def launched(setting: Setting, index: Index) -> int:
+    """The values of an index that a launch enumerates: its bound where it has one. Raises Undecided."""
+    expr = index.most if index.most is not None else index.extent
+    return evaluate(inlined(expr, setting.operator), setting.env)
 
 
 def inlined(expr: n.Expr, operator: Operator) -> n.Expr:
@@ -186,9 +192,7 @@ def grid_extents(setting: Setting, kernel: Kernel) -> dict[str, int | None]:
         total: int | None = 1
         for name, by in axis.indices:
             try:
-                extent = evaluate(
-                    inlined(setting.operator.indices[name].extent, setting.operator), setting.env
-                )
+                extent = launched(setting, setting.operator.indices[name])
                 total = None if total is None else total * -(-extent // max(by, 1))
             except (Undecided, NotStatic):
                 total = None

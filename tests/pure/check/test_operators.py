@@ -31,6 +31,10 @@ BREAKS = [
     ("      when folded {\n        weight_k", "      when foldde {\n        weight_k", "E207", None),
     ("= beta[row(n), token(n, c, i), h]", "= beta[row(n), token(n, c, i)]", "E112", None),
     ("default K ** -0.5", "default K ** -q", "E101", None),
+    ("up to (T + C - 1) / C", "up to (T + C - 1) * 0.5", "E110", None),
+    ("up to (T + C - 1) / C", "up to length(n)", "E101", None),
+    ("of B * T / C + N", "of B * T / C + M", "E101", None),
+    ("stored at slot(n, c)", "stored at slot(n)", "E103", None),
     ("n in N parallel", "n in N / H * 0.5 parallel", "E110", None),
 ]  # fmt: skip
 
@@ -65,3 +69,10 @@ def test_uncovered_is_exact():
     assert uncovered((), [(("a", "x"),)], cases) == {"a": "y"}
     assert uncovered((("a", "x"),), [(("a", "x"), ("b", "1"))], cases) == {"a": "x", "b": "2"}
     assert uncovered((), [(("a", "x"), ("b", "1")), (("a", "y"),), (("b", "2"),)], cases) is None
+
+
+def test_a_grid_over_an_index_needs_a_bound():
+    text = (HERE / "portable_mma.kds").read_text("utf-8").replace("kda.chunk_forward", "my.chunk")
+    assert check_source(TEXT + text, str(PATH)) == ()
+    (found,) = check_source(TEXT.replace("up to (T + C - 1) / C ", "") + text, str(PATH))
+    assert found.code == "E125" and "no launch knows" in found.message
