@@ -24,7 +24,7 @@ CHUNK = {
     "the decay of the state dropped": (r"(gamma\[d\] = )exp\(gl\[d\]\)", r"\g<1>1.0"),
     "the last token left out": (r"valid\(n, c, i\) = c \* C \+ i < length\(n\)",
                                 "valid(n, c, i) = c * C + i < length(n) - 1"),
-    "the scale dropped": (r" \* rsqrt\(qq\[i\] \+ 1e-6\) \* scale", " * rsqrt(qq[i] + 1e-6)"),
+    "the scale dropped": (r"(rsqrt\(qq\[i\] \+ 1e-6\)) \* scale", r"\1"),
     "the heads of another group": (r"(head\(h\) += )h / \(HV / H\)", r"\1h % H"),
 }  # fmt: skip
 DECODE = {
