@@ -15,6 +15,7 @@ from kdsl.driver.versions import compiler_of, versions
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument, workspace_axes
 from kdsl.lower.toolchain import cc
+from kdsl.plan.cuda.deal import piece_bytes
 from kdsl.plan.model import KernelPlan, Plan
 from kdsl.syntax import nodes as n
 
@@ -40,8 +41,20 @@ def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, by
         workspace=tuple(workspaces(plan)),
         unit_stride=tuple(name for name, layout in layouts.items() if layout == "unit_stride"),
         dense=tuple(name for name, layout in layouts.items() if layout == "dense"),
+        alignment=alignment(plan),
     )
     return variant, files
+
+
+def alignment(plan: Plan) -> dict[str, int]:
+    """Bytes that ports must start at multiples of: those that kernels copy in pieces."""
+    views, found = plan.operator.views, {}
+    for kernel, declared in zip(plan.kernels, plan.point.kernels):
+        for stage in kernel.copies:
+            if stage.source.tensor in views:
+                port = views[stage.source.tensor].port
+                found[port] = max(found.get(port, 1), piece_bytes(declared.homes[stage.tensor]))
+    return found
 
 
 def host_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:
@@ -70,7 +83,7 @@ def cuda_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], d
             m.Kernel(
                 name=kernel.name, file=f"{stem}.cubin", symbol=source.symbol,
                 arguments=tuple(argument(a) for a in source.arguments), grid=grid_blocks(lowering.plan, kernel),
-                launch="cuda", block=(*source.threads, 1)[:3], shared_bytes=source.shared_bytes,
+                launch="cuda", block=(*source.threads, 1, 1)[:3], shared_bytes=source.shared_bytes,
             )
         )  # fmt: skip
     return kernels, files

@@ -6,6 +6,7 @@ from kdsl.check.graph import build_graph
 from kdsl.check.model import Operator, RulePoint, Specialization
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
+from kdsl.plan.layout import required_layouts
 from kdsl.plan.model import Decision, Plan, Tensor
 from kdsl.plan.request import KernelRequest
 
@@ -20,7 +21,7 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
     kernels = []
     for kernel in point.kernels:
         request = KernelRequest(operator, graph.of_parts(kernel.parts), kernel, point.target, settings, made,
-                                specialization.dtypes)  # fmt: skip
+                                specialization.dtypes, required_layouts(point.rule))  # fmt: skip
         request.refuse_undealt()
         planned = FAMILIES[point.target.family](request)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
@@ -35,16 +36,20 @@ def settings_of(point: RulePoint, specialization: Specialization) -> dict[str, o
     return settings
 
 
+SIDE_BY_SIDE = 70  # characters of a pin line that leave room for the reason beside it
+
+
 def decisions_text(plan: Plan) -> str:
     """Every derived choice as `pin` blocks, one for each kernel, to be put into that kernel of the rule."""
     blocks = []
     for kernel in plan.kernels:
         lines = [f"  # kernel {kernel.name}", "  pin {"]
-        width = max((len(_line(d)) for d in kernel.decisions), default=0)
-        lines += [f"    {_line(d):{width}}  # {d.why}" for d in kernel.decisions]
+        width = max((len(d.line) for d in kernel.decisions if len(d.line) <= SIDE_BY_SIDE), default=0)
+        for decision in kernel.decisions:
+            if len(decision.line) <= SIDE_BY_SIDE:
+                lines.append(f"    {decision.line:{width}}  # {decision.why}")
+            else:
+                lines += [f"    # {decision.why}", f"    {decision.line}"]
         blocks.append("\n".join([*lines, "  }"]))
     return "\n".join(blocks) + "\n"
 
-
-def _line(decision: Decision) -> str:
-    return decision.line

@@ -23,6 +23,7 @@ class KernelRequest:
     settings: Mapping[str, object]
     made: Mapping[str, Tensor]
     dtypes: Mapping[str, str]  # of the ports
+    layouts: Mapping[str, str]  # what the rule claims of the ports' strides
 
     @property
     def grid(self) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:

@@ -56,14 +56,15 @@ def plan(
     choices: Mapping[str, object] = {},
     dtypes: Mapping[str, str] = {},
     sizes: Mapping[str, int] = {},
+    target: str = "cpu",
     **options: object,
 ) -> Plan:
-    """The plan of a rule on the CPU for these settings."""
+    """The plan of a rule for these settings."""
     declared = library.rules[rule]
     special: Specialization = specialize(
         library.operators[declared.operator], declared, dtypes, options, sizes
     )
-    return plan_of(library, rule, "cpu", choices, special)
+    return plan_of(library, rule, target, choices, special)
 
 
 def bundle(made: Plan) -> Path:

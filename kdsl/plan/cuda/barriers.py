@@ -13,6 +13,8 @@ from attrs import frozen
 from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
 from kdsl.plan.model import PlannedStage, Tensor
+from kdsl.plan.pins import Pins
+from kdsl.plan.refusal import PlanRefused
 from kdsl.syntax import nodes as n
 
 
@@ -26,18 +28,32 @@ class Access:
 
 
 def barriers(
-    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str]
+    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str], pins: Pins
 ) -> tuple[str, ...]:
-    """Names of the stages that a barrier has to stand before. Fetched tensors are the ring's business."""
+    """Names of the stages that a barrier has to stand before. Fetched tensors are the ring's business.
+
+    Pinned barriers stand where the pin says, and must be enough.
+    """
+    pinned = pins.names(kernel.name, "barriers_before")
+    if pinned is not None and (unknown := set(pinned) - {stage.name for stage in body}):
+        _refuse(pins, kernel, f"`{min(unknown)}` is no stage of kernel `{kernel.name}`")
     pending: list[Access] = []
     before = []
     for stage in body:
         here = list(accesses(stage, tensors, kernel, fetched))
-        if any(conflict(old, new) for old in pending for new in here):
+        met = next((new.buffer for new in here for old in pending if conflict(old, new)), None)
+        if pinned is not None and met is not None and stage.name not in pinned:
+            _refuse(pins, kernel, f"`{stage.name}` meets other threads' elements of `{met}` without a barrier before it")
+        if met is not None if pinned is None else stage.name in pinned:
             before.append(stage.name)
             pending = []
         pending += here
     return tuple(before)
+
+
+def _refuse(pins: Pins, kernel: Kernel, why: str):
+    raise PlanRefused("D139", why, pins.span(kernel.name, "barriers_before"),
+                      help=("leave the pin out: the derivation sets the barriers that are needed",))  # fmt: skip
 
 
 def conflict(old: Access, new: Access) -> bool:

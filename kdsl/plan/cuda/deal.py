@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdsl.check.model import Kernel
+from kdsl.check.model import Home, Kernel
 from kdsl.plan import steps as s
 from kdsl.plan.model import PlannedStage
 from kdsl.plan.refusal import PlanRefused
@@ -69,6 +69,11 @@ def _reduce_over_lanes(stage, index, spatial, reduced, warps, span, private: boo
     yield s.Split(stage.name, span, why, name, (None, warps), outer)
     yield s.Bind(stage.name, span, why, outer[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, inner[1], "threadIdx.x")
+
+
+def piece_bytes(home: Home) -> int:
+    """Bytes that a lane copies at once."""
+    return int(home.attributes.get("via.bytes", 16))
 
 
 def copy(stage: PlannedStage, kernel: Kernel, warps: int, elements: int, vector: int) -> Iterator[s.Step]:

@@ -9,7 +9,7 @@ from attrs import evolve
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.barriers import barriers
-from kdsl.plan.cuda.deal import LANES, copy, deal
+from kdsl.plan.cuda.deal import LANES, copy, deal, piece_bytes
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
@@ -55,7 +55,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
-    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies))
+    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies), pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
@@ -83,6 +83,12 @@ def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: Ker
         view = request.operator.views.get(name)
         if view is not None and "via" in kernel.homes[name].attributes:
             dtype = request.dtypes[view.port]
+            if request.layouts.get(view.port) != "unit_stride":
+                raise PlanRefused(
+                    "D354", f"`{name}` is copied in pieces of `{view.port}`, whose last stride the rule does not claim",
+                    kernel.homes[name].span,
+                    help=(f"add `unit_stride({view.port})` to require",),
+                )  # fmt: skip
             if kernel.homes[name].dtype not in (None, dtype):
                 raise PlanRefused(
                     "D347", f"`{name}` is copied from `{view.port}`, which is {dtype} in this call",
@@ -234,6 +240,5 @@ class _Steps:
 
     def copy(self, stage: PlannedStage) -> Iterator[s.Step]:
         tensor = self.tensors[stage.tensor]
-        attributes = self.kernel.homes[stage.tensor].attributes
-        vector = int(attributes.get("via.bytes", 16)) // DTYPE_BYTES[tensor.dtype]
+        vector = piece_bytes(self.kernel.homes[stage.tensor]) // DTYPE_BYTES[tensor.dtype]
         yield from copy(stage, self.kernel, self.role.warps, tensor.elements, vector)
