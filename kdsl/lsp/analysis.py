@@ -114,7 +114,7 @@ class Analysis:
 
     def publish(self, run: _Run) -> None:
         shown = set(run.loaded.paths)
-        found = (*run.loaded.diagnostics, *(d for d in run.found() if d.span.path in shown))
+        found = (*run.loaded.diagnostics, *(d for d in run.found() if concerns(d, shown)))
         self.diagnostics = tuple(sorted(allowed(found, run.loaded.trees), key=lambda d: d.order))
         self.library, self.rules = run.library, run.names
 
@@ -296,6 +296,11 @@ class _Run:
         """Drop what was kept of declarations that are gone."""
         kept = self.analysis.kept
         self.analysis.kept = {key: kept[key] for key in kept if key in self.touched}
+
+
+def concerns(diagnostic: Diagnostic, paths: set[str]) -> bool:
+    """Whether a finding is in these files, or in a tactic that one of them applies."""
+    return diagnostic.span.path in paths or any(label.span.path in paths for label in diagnostic.labels)
 
 
 def same(one: dict, other: dict) -> bool:

@@ -13,6 +13,7 @@ from kdsl.lsp.positions import range_of
 from kdsl.lsp.session import is_standard, resolved
 from kdsl.lsp.workspace import Workspace
 from kdsl.source.diagnostic import Diagnostic
+from kdsl.source.span import Span
 from kdsl.syntax.tables import tables
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_0-9]*[A-Za-z_][A-Za-z0-9_]*)*")
@@ -38,7 +39,7 @@ def definitions(workspace: Workspace, path: str, offset: int) -> list[types.Loca
         target = resolved(Path(path).parent / found.symbol.name)
         start = types.Position(0, 0)
         return [types.Location(workspace.session.uri_of(target), types.Range(start, start))]
-    return [_location(workspace, o) for o in workspace.everywhere(found.symbol) if o.defines]
+    return [_location(workspace, o.span) for o in workspace.everywhere(found.symbol) if o.defines]
 
 
 def references(
@@ -48,7 +49,9 @@ def references(
     if found is None:
         return []
     return [
-        _location(workspace, o) for o in workspace.everywhere(found.symbol) if declaration or not o.defines
+        _location(workspace, o.span)
+        for o in workspace.everywhere(found.symbol)
+        if declaration or not o.defines
     ]
 
 
@@ -61,10 +64,8 @@ def highlights(workspace: Workspace, path: str, offset: int, encoding: str) -> l
             for o in scope.occurrences() if o.symbol == found.symbol]  # fmt: skip
 
 
-def _location(workspace: Workspace, occurrence: Occurrence) -> types.Location:
-    return types.Location(
-        workspace.session.uri_of(occurrence.span.path), range_of(occurrence.span, workspace.encoding)
-    )
+def _location(workspace: Workspace, span: Span) -> types.Location:
+    return types.Location(workspace.session.uri_of(span.path), range_of(span, workspace.encoding))
 
 
 # ---- rename ------------------------------------------------------------------------------------------------
@@ -182,21 +183,40 @@ SEVERITIES = {
 
 
 def published(workspace: Workspace, path: str, diagnostics: tuple[Diagnostic, ...]) -> list[types.Diagnostic]:
-    """Findings of one file as the protocol has them: the message, then observed, required and advice."""
-    return [_published(workspace, d) for d in diagnostics if d.span.path == path]
+    """Findings of one file as the protocol has them: the message, then observed, required and advice.
+
+    A finding in another file that a line of this one causes (a tactic that it applies) is shown at that line.
+    """
+    found = []
+    for diagnostic in diagnostics:
+        if diagnostic.span.path == path:
+            found.append(_published(workspace, diagnostic, diagnostic.span))
+            continue
+        here = [label for label in diagnostic.labels if label.span.path == path]
+        if here:
+            first = next((label for label in here if label.text.startswith("applied by")), here[0])
+            found.append(_published(workspace, diagnostic, first.span))
+    return found
 
 
-def _published(workspace: Workspace, found: Diagnostic) -> types.Diagnostic:
+def _published(workspace: Workspace, found: Diagnostic, span: Span) -> types.Diagnostic:
     lines = [found.message]
     if found.observed is not None and found.required is not None:
         lines.append(f"observed {found.observed}, required {found.required}")
     lines += [*found.notes, *(f"help: {text}" for text in found.help)]
-    related = [types.DiagnosticRelatedInformation(
-        types.Location(workspace.session.uri_of(label.span.path), range_of(label.span, workspace.encoding)),
-        label.text) for label in found.labels if label.span.source.text]  # fmt: skip
-    unused = found.code in ("W501", "W502")
+    places = [(label.span, label.text) for label in found.labels if label.span.source.text]
+    if span is not found.span:
+        places.insert(0, (found.span, found.label or found.message))
+    related = [
+        types.DiagnosticRelatedInformation(_location(workspace, place), text) for place, text in places
+    ]
+    unused = found.code in ("W502", "W504")
     return types.Diagnostic(
-        range_of(found.span, workspace.encoding), "\n".join(lines), severity=SEVERITIES[found.severity.value],
-        code=found.code, source="kdsl", related_information=related or None,
-        tags=[types.DiagnosticTag.Unnecessary] if unused and found.severity.value == "warning" else None,
-    )  # fmt: skip
+        range_of(span, workspace.encoding),
+        "\n".join(lines),
+        severity=SEVERITIES[found.severity.value],
+        code=found.code,
+        source="kdsl",
+        related_information=related or None,
+        tags=[types.DiagnosticTag.Unnecessary] if unused else None,
+    )

@@ -27,6 +27,7 @@ from kdsl.syntax.print import print_tree
 
 LOG = logging.getLogger("kdsl.lsp")
 LOWER = "kdsl.lower"
+LOWER_DEFAULTS = ("", "cpu", None, "report")  # in place of arguments that are left out
 
 
 class Server(LanguageServer):
@@ -265,10 +266,12 @@ def code_action(ls: Server, params: types.CodeActionParams) -> list[types.CodeAc
 
 
 @server.command(LOWER)
-async def lower_rule(
-    ls: Server, uri: str, target: str = "cpu", rule: str | None = None, emit: str = "report"
-) -> dict:
-    """Lower the rules of a saved file, or one of them; the answer holds what `kdsl lower` printed."""
+async def lower_rule(ls: Server, *arguments) -> dict:
+    """URI, target ("cpu"), rule (all) and stages ("report"): lower the rules of a saved file.
+
+    The answer holds what `kdsl lower` printed.
+    """
+    uri, target, rule, emit = (*arguments, *LOWER_DEFAULTS[len(arguments) :])
     path = ls.files.session.path_of(uri)
     source = ls.files.source(path)
     try:
@@ -276,11 +279,8 @@ async def lower_rule(
     except (OSError, ValueError):
         saved = None
     if source is None or saved is None or saved.replace("\r\n", "\n") != source.text.replace("\r\n", "\n"):
-        return {
-            "status": "unsaved",
-            "output": "save the file first: lowering reads it from disk",
-            "seconds": 0.0,
-        }
+        told = "save the file first: lowering reads it from disk"
+        return {"status": "unsaved", "output": told, "seconds": 0.0}
     done = await lower(ls, path, target, emit, rule)
     if done.status == STOPPED:
         LOG.info("lowering of %s stopped", path)

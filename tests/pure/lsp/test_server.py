@@ -186,3 +186,22 @@ def test_a_workspace_needs_no_use(tmp_path):
         assert {d.code for d in found} == {"E302"}
 
     talk(tmp_path, conversation)
+
+
+def test_a_finding_in_a_tactic_is_shown_where_it_is_applied(tmp_path):
+    text = (
+        "tactic odd(width) {\n  compute { decay : vector nothing by width }\n}\n"
+        "rule r schedules kda.decode on cpu {\n  kernel k computes step {\n    grid { task : n, h }\n"
+        "    apply odd(8)\n  }\n}\n"
+    )
+    (tmp_path / "tactics.kds").write_text(text.partition("rule")[0])
+    user = 'use "tactics.kds"\nrule' + text.partition("rule")[2]
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", user)
+        found = await editor.until(uri, bool)
+        assert [(d.code, d.range.start.line) for d in found] == [("E101", 4)]
+        places = [place.location.uri for place in found[0].related_information]
+        assert places[0] == (tmp_path / "tactics.kds").as_uri()
+
+    talk(tmp_path, conversation)
