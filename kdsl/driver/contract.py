@@ -47,7 +47,7 @@ class Known:
         if fact is not None and fact.value is not None:
             self.facts[f"{scope}/{key}" if scope else key] = fact
         else:
-            self.notes.setdefault(key, why or (fact.tool if fact is not None else ""))
+            self.notes.setdefault(key, why or (fact.tool if fact is not None else "nothing gives it"))
 
 
 def known_of(lowering: Lowering, bundle: Path | None = None) -> Known:
@@ -164,8 +164,8 @@ def add_stage_facts(known: Known, kernels, asked: Asked) -> None:
             )
     for spoken, (work, other) in asked.arguments("overlapped"):
         found = [k.overlapped(work, other) for k in kernels if k.has(work) and k.has(other)]
-        known.add(spoken.key, merged(found, min), "", f"{work} and {other} are in no kernel together, or "
-                  "the wait of the asynchronous work is not in the code")  # fmt: skip
+        why = "" if found else f"{work} and {other} are in no kernel together"
+        known.add(spoken.key, merged(found, min), "", why)
     for name, choose in (("vector_width", min), ("bank_conflicts", max)):
         for spoken, arguments in asked.arguments(name):
             if not arguments:
@@ -175,7 +175,8 @@ def add_stage_facts(known: Known, kernels, asked: Asked) -> None:
             of_kernel = {k.plan.name: getattr(k, METHODS[name])(tensor) for k in having}
             for kernel, fact in of_kernel.items():
                 known.add(spoken.key, fact, kernel)
-            known.add(spoken.key, merged(of_kernel.values(), choose), "", f"no kernel touches `{tensor}`")
+            why = "" if having else f"no kernel touches `{tensor}`"
+            known.add(spoken.key, merged(of_kernel.values(), choose), "", why)
 
 
 METHODS = {"vector_width": "vector_width", "bank_conflicts": "conflicts"}

@@ -28,32 +28,69 @@ class Flow:
 
 
 def flow(function: Function) -> Flow:
-    """The graph of a function. A call is taken to return; BSYNC goes where its BSSY says threads meet."""
+    """The graph of a function. A call is taken to return; BSYNC goes where the BSSY that reaches it says that
+    threads meet: one barrier register serves many places one after the other."""
     code = function.instructions
     position = {instruction.address: at for at, instruction in enumerate(code)}
-    meeting: dict[str, list[int]] = {}
-    for instruction in code:
-        if instruction.opcode == "BSSY" and instruction.operands:
-            meeting.setdefault(instruction.operands[0], []).extend(_targets(instruction, function, position))
-    successors, resolved = [], True
+    resolved = not any(instruction.opcode in INDIRECT for instruction in code)
+    plain = []
     for at, instruction in enumerate(code):
         following = [at + 1] if at + 1 < len(code) else []
-        if instruction.opcode in INDIRECT:
-            resolved = False
-        successors.append(tuple(dict.fromkeys(_next(instruction, following, meeting, function, position))))
+        plain.append(tuple(dict.fromkeys(_next(instruction, following, function, position))))
+    meetings = _meetings(function, plain, position)
+    successors = [tuple(dict.fromkeys((*meetings.get(at, ()), *found))) for at, found in enumerate(plain)]
     return Flow(function, tuple(successors), resolved)
 
 
-def _next(instruction: Instruction, following, meeting, function: Function, position) -> list[int]:
+def _next(instruction: Instruction, following, function: Function, position) -> list[int]:
+    """Successors but for the meeting place of a BSYNC: of that only those of threads not asked to meet."""
     opcode = instruction.opcode
     if opcode in ("BRA", "JMP"):
         targets = _targets(instruction, function, position)
         return targets + (following if _conditional(instruction) else [])
     if opcode in ("EXIT", "RET", "KILL", *INDIRECT):
         return following if instruction.guard not in _ALWAYS else []
-    if opcode == "BSYNC" and instruction.operands and instruction.operands[0] in meeting:
-        return meeting[instruction.operands[0]] + (following if instruction.guard not in _ALWAYS else [])
+    if opcode == "BSYNC":
+        return following if instruction.guard not in _ALWAYS else []
     return following
+
+
+def _meetings(function: Function, plain, position) -> dict[int, tuple[int, ...]]:
+    """Where each BSYNC goes: the targets of the BSSY of its register that reach it along some path; of all,
+    where none does (the register came from elsewhere)."""
+    code = function.instructions
+    targets = {
+        at: (i.operands[0], tuple(_targets(i, function, position)))
+        for at, i in enumerate(code)
+        if i.opcode == "BSSY" and i.operands
+    }
+    reaching: list[frozenset[int]] = [frozenset() for _ in code]  # positions of BSSY
+    seen, waiting = {0}, [0] if code else []
+    while waiting:
+        at = waiting.pop()
+        leaving = reaching[at]
+        if at in targets:
+            name = targets[at][0]
+            leaving = frozenset(other for other in leaving if targets[other][0] != name) | {at}
+        for to in (*plain[at], *_met(code[at], reaching[at], targets)):
+            if to not in seen or not leaving <= reaching[to]:
+                seen.add(to)
+                reaching[to] |= leaving
+                waiting.append(to)
+    found = {}
+    for at, instruction in enumerate(code):
+        if instruction.opcode == "BSYNC" and instruction.operands:
+            met = _met(instruction, reaching[at], targets) or _met(instruction, targets, targets)
+            found[at] = met or ((at + 1,) if at + 1 < len(code) else ())
+    return found
+
+
+def _met(instruction: Instruction, reaching, targets) -> tuple[int, ...]:
+    if instruction.opcode != "BSYNC" or not instruction.operands:
+        return ()
+    return tuple(
+        to for at in sorted(reaching) if targets[at][0] == instruction.operands[0] for to in targets[at][1]
+    )
 
 
 def _conditional(instruction: Instruction) -> bool:

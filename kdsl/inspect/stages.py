@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from attrs import field, frozen
 
 from kdsl.contract.verdict import Fact, weakest
+from kdsl.inspect.banks import Wavefronts
 from kdsl.inspect.facts import Code, overlap_fact, read, uses_fact
 from kdsl.inspect.listing import Instruction, Selection, executing, on_lines
 from kdsl.inspect.memory import access
@@ -95,9 +96,15 @@ class StagedCode:
         """At every width that the machine code accesses it with; None where an address is unknown."""
         if use.note:
             return None
-        found = [use.wavefronts(width) for width in self.widths(use)]
-        known = [w.degree for w in found if w is not None]
-        return max(known, default=1.0)  # no pattern: no lane ever runs it
+        if not use.patterns:
+            return 1.0  # no lane ever runs it
+        found = self.wavefronts(use)
+        return found.degree if found is not None else None
+
+    def wavefronts(self, use: SharedUse) -> Wavefronts | None:
+        """The worst of an access at widths of the machine code, or else at its own; None if misaligned."""
+        found = [w for width in self.widths(use) if (w := use.wavefronts(width)) is not None]
+        return max(found, key=lambda w: (w.degree, w.count), default=use.wavefronts())
 
     def widths(self, use: SharedUse) -> Collection[int]:
         """Widths of the stage's accesses of that kind: the compiler joins those of neighbouring elements."""
@@ -110,16 +117,16 @@ class StagedCode:
             known = access(instruction)
             if known is not None and known.space == "shared" and KINDS.get(known.kind) == use.kind:
                 found.add(known.width)
-        return sorted(found | {use.width}) if not found or use.width in found else sorted(found)
+        return sorted(found) or (use.width,)
 
 
 def conflict_fact(degrees: list[tuple[SharedUse, float | None]]) -> Fact:
     """The worst of several accesses; unknown as soon as one is."""
     open_ = next((use for use, degree in degrees if degree is None), None)
     if open_ is not None:
-        return Fact(
-            None, "", Evidence.UNKNOWN, f"{open_.kind} of `{open_.buffer}` in {open_.stage}: {open_.note}"
-        )
+        note = open_.note or "addresses of lanes are no multiple of its width"
+        where = f"{open_.kind} of `{open_.buffer}` in {open_.stage}"
+        return Fact(None, "", Evidence.UNKNOWN, f"{where}: {note}")
     return Fact(max((degree for _, degree in degrees), default=1.0), "", Evidence.SIMULATED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,3 +43,23 @@ def lowered(file: Path, rule: str, target: str) -> Lowering:
     declared = result.library.rules[rule]
     special = specialize(result.library.operators[declared.operator], declared)
     return Lowering(plan_of(result.library, rule, target, {}, special))
+
+
+def padded(folder: Path, pad: int, ensure: str = "") -> Path:
+    """mma_bounded as rule `padded`, with this pad for k_decayed in the recurrence, which has a line of its own
+    in a tactic of its own. `ensure` are further clauses."""
+    tactics = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
+    start = tactics.index("tactic mma_recurrence")
+    tactic = tactics[start : tactics.index("\n}", start) + 3]
+    shared = re.search(r"    k_decayed, q_decayed, k_restored : (bf16 in shared) pad 8 (.*)\n", tactic)
+    attribute = f" pad {pad}" if pad else ""
+    own = f"    k_decayed             : {shared[1]}{attribute} {shared[2]}\n"
+    rest = f"    q_decayed, k_restored : {shared[1]} pad 8 {shared[2]}\n"
+    tactic = tactic.replace(shared[0], own + rest).replace("mma_recurrence", "padded_recurrence")
+    rule = text_of("mma_bounded").replace("rule mma_bounded", "rule padded")
+    rule = rule.replace("mma_recurrence", "padded_recurrence")
+    if ensure:
+        rule = rule.replace("  ensure {\n    spills", f"  ensure {{\n    {ensure}\n    spills")
+    file = folder / "padded.kds"
+    file.write_text(f"{rule}\n{tactic}", encoding="utf-8")
+    return file

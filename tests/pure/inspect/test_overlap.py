@@ -176,3 +176,21 @@ def test_flow_of_branches_loops_and_convergence():
     assert graph.successors == ((1,), (4, 2), (3,), (7,), (4, 5), (6,), (7,), (), (8,))
     assert graph.looping == {4}
     assert flow(program("BRA 0x20\nNOP\nEXIT")).successors == ((2,), (2,), ())
+
+
+def test_one_barrier_register_meets_at_one_place_after_the_other():
+    """The first BSYNC does not go where the second BSSY says."""
+    text = """
+      BSSY B0, `(.L_x_1)
+      @P0 BRA `(.L_x_1)
+      BSYNC B0
+    .L_x_1:
+      FADD R1, R2, R3
+      BSSY B0, `(.L_x_2)
+      @P1 BRA `(.L_x_2)
+      BSYNC B0
+    .L_x_2:
+      EXIT
+    """
+    graph = flow(program(text))
+    assert graph.successors == ((1,), (3, 2), (3,), (4,), (5,), (7, 6), (7,), ())
