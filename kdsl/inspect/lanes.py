@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from attrs import frozen
 
+from kdsl.inspect import banks
+
+MOST_POINTS = 1 << 17
 SELECTS = ("prim.if_then_else", "tirx.if_then_else")
 BINARY: Mapping[str, Callable] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Min": np.minimum, "Max": np.maximum,
@@ -38,15 +41,31 @@ def kind(node) -> str:
     return type(node).__name__
 
 
+class Assumed(dict):
+    """Values in which whatever a call decides is `value`: for distances between lanes, which no common offset
+    changes. A stride of the call is then `value` elements, or 1 if `units` names it."""
+
+    def __init__(self, known: Mapping[int, np.ndarray], value: int, units: frozenset[str] = frozenset()):
+        super().__init__(known)
+        self.value = np.asarray(value)
+        self.units = units
+
+    def __missing__(self, key: int) -> np.ndarray:
+        return self.value
+
+
 def evaluate(e, values: Mapping[int, np.ndarray]) -> np.ndarray:
     """The value of an integer expression or condition; `values` by hash of the variable. Raises Open."""
     k = kind(e)
     if k == "IntImm":
         return np.asarray(int(e.value))
     if k == "Var":
-        if hash(e) not in values:
-            raise Open(str(e.name))
-        return values[hash(e)]
+        if isinstance(values, Assumed) and str(e.name) in values.units:
+            return np.asarray(1)
+        try:
+            return values[hash(e)]
+        except KeyError:
+            raise Open(str(e.name)) from None
     if k == "Cast":
         return evaluate(e.value, values)
     if k in BINARY:
@@ -60,7 +79,11 @@ def evaluate(e, values: Mapping[int, np.ndarray]) -> np.ndarray:
         return _chosen(e.condition, e.true_value, e.false_value, values)
     if k == "Call":
         return _call(e, values)
-    raise Open("a value in memory" if k in ("BufferLoad", "TensorLoad") else f"a {k}")
+    if k in ("BufferLoad", "TensorLoad"):
+        if isinstance(values, Assumed):
+            return values.value
+        raise Open("a value in memory")
+    raise Open(f"a {k}")
 
 
 def condition(e, values: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -95,3 +118,44 @@ def _call(e, values) -> np.ndarray:
     if operation is None:
         raise Open(f"`{name}`")
     return operation(evaluate(args[0], values), evaluate(args[1], values))
+
+
+@frozen
+class Pattern:
+    """Byte addresses of the lanes, counted from a multiple of 16 bytes, and which of them take part."""
+
+    addresses: tuple[int, ...]
+    active: int
+
+
+@frozen
+class TooMany(Exception):
+    points: int
+
+    def __str__(self) -> str:
+        return f"{self.points} values of its loops are too many to try"
+
+
+def mask(guards, ranges) -> np.ndarray:
+    """Where all conditions around an access hold."""
+    found = np.asarray(True)
+    for guard, holds in guards:
+        found = np.logical_and(found, (condition if holds else negated)(guard, ranges))
+    return found
+
+
+def patterns(offset: np.ndarray, active: np.ndarray) -> tuple[Pattern, ...]:
+    """The different sets of addresses that a warp accesses; where a set lies in memory is left out."""
+    offset, active = np.broadcast_arrays(offset, active, np.zeros(banks.LANES, int))[:2]
+    rows, masks = offset.reshape(-1, banks.LANES), active.reshape(-1, banks.LANES)
+    if len(rows) > MOST_POINTS:
+        raise TooMany(len(rows))
+    runs = masks.any(axis=1)
+    rows, masks = rows[runs], masks[runs]
+    if not len(rows):
+        return ()
+    rows = np.where(masks, rows, np.iinfo(np.int64).max)
+    rows = np.where(masks, rows - rows.min(axis=1, keepdims=True) // 16 * 16, 0)
+    bits = (masks.astype(np.int64) << np.arange(banks.LANES)).sum(axis=1)
+    table = np.unique(np.concatenate([rows, bits[:, None]], axis=1), axis=0)
+    return tuple(Pattern(tuple(map(int, row[:-1])), int(row[-1])) for row in table)

@@ -16,7 +16,8 @@ from attrs import define, evolve, field, frozen
 
 from kdsl.check.model import Target
 from kdsl.inspect import banks
-from kdsl.inspect.lanes import Open, condition, evaluate, kind, negated
+from kdsl.inspect.lanes import Assumed, Open, Pattern, TooMany, evaluate, kind, mask, patterns
+from kdsl.inspect.sectors import ROW, GlobalUse
 from kdsl.lower.cuda import CONFIG, passes
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
@@ -25,21 +26,12 @@ from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 MERGES = "MergeSharedMemoryAllocations"
 SCOPES = ("shared", "shared.dyn")
 UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
-MOST_POINTS = 1 << 17
 CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
 # Byte rows of one ldmatrix.x4 of a 16 x 16 tile of two-byte elements, rows `ld` apart, in elements.
 MATRIX_ROWS = {
     "nk": lambda lane, ld: ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8,
     "kn": lambda lane, ld: (lane & 15) * ld + (lane >> 4) * 8,
 }
-
-
-@frozen
-class Pattern:
-    """Byte addresses of the lanes, counted from a multiple of 16 bytes, and which of them take part."""
-
-    addresses: tuple[int, ...]
-    active: int
 
 
 @frozen
@@ -71,10 +63,21 @@ class SharedUse:
 
 
 def shared_uses(kernel: ScheduledKernel, target: Target, stages: tuple[str, ...]) -> tuple[SharedUse, ...]:
-    """Every access, in the order of the code; equal ones of a stage once."""
-    found = _Walk(stages)
+    """Every access of shared memory, in the order of the code; equal ones of a stage once."""
+    return memory_uses(kernel, target, stages)[0]
+
+
+def memory_uses(
+    kernel: ScheduledKernel,
+    target: Target,
+    stages: tuple[str, ...],
+    units: frozenset[str] = frozenset(),
+) -> tuple[tuple[SharedUse, ...], tuple[GlobalUse, ...]]:
+    """Every access of shared memory and of global memory, in the order of the code; equal ones once. `units`
+    are strides of the call that are taken to be 1."""
+    found = _Walk(stages, units)
     found.statement(unmerged(kernel, str(target.fields["tool"]), stages), {}, ())
-    return tuple(dict.fromkeys(found.uses))
+    return tuple(dict.fromkeys(found.uses)), tuple(dict.fromkeys(found.outside))
 
 
 def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
@@ -93,8 +96,10 @@ def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
 @define
 class _Walk:
     stages: tuple[str, ...]
+    units: frozenset[str] = frozenset()  # strides of the call that are taken to be 1
     stage: str | None = None
     uses: list[SharedUse] = field(factory=list)
+    outside: list[GlobalUse] = field(factory=list)
     shared: dict[int, object] = field(factory=dict)  # shared buffers by hash
     axes: int = 0
 
@@ -225,9 +230,11 @@ class _Walk:
 
     # ---- accesses ----
     def access(self, access: str, buffer, indices, ranges, guards) -> None:
-        if hash(buffer) not in self.shared:
-            return
         (index,) = indices
+        if hash(buffer) not in self.shared:
+            if str(buffer.scope()) == "global":
+                self.beyond(access, buffer, index, ranges, guards)
+            return
         lanes = 1
         if kind(index) == "Ramp":
             if int(index.stride.value) != 1:
@@ -244,6 +251,19 @@ class _Walk:
         except (Open, TooMany) as reason:
             self.add(evolve(use, note=str(reason)))
 
+    def beyond(self, access: str, buffer, index, ranges, guards) -> None:
+        """An access of global memory, with strides of the call taken as whole rows."""
+        lanes = 1
+        if kind(index) == "Ramp":
+            index, lanes = index.base, int(index.lanes)
+        width = lanes * element_bytes(buffer)
+        use = GlobalUse(self.stage, buffer_name(buffer), access, width)
+        try:
+            offset = evaluate(index, Assumed(ranges, ROW, self.units)) * element_bytes(buffer)
+            self.outside.append(evolve(use, patterns=patterns(offset, mask(guards, ranges))))
+        except (Open, TooMany):
+            self.outside.append(use)
+
     def matrix(self, buffer, offset, stride, rows, ranges, guards) -> None:
         use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", 16)
         try:
@@ -255,39 +275,6 @@ class _Walk:
 
     def add(self, use: SharedUse) -> None:
         self.uses.append(use)
-
-
-@frozen
-class TooMany(Exception):
-    points: int
-
-    def __str__(self) -> str:
-        return f"{self.points} values of its loops are too many to try"
-
-
-def mask(guards, ranges) -> np.ndarray:
-    """Where all conditions around an access hold."""
-    found = np.asarray(True)
-    for guard, holds in guards:
-        found = np.logical_and(found, (condition if holds else negated)(guard, ranges))
-    return found
-
-
-def patterns(offset: np.ndarray, active: np.ndarray) -> tuple[Pattern, ...]:
-    """The different sets of addresses that a warp accesses; where a set lies in memory is left out."""
-    offset, active = np.broadcast_arrays(offset, active, np.zeros(banks.LANES, int))[:2]
-    rows, masks = offset.reshape(-1, banks.LANES), active.reshape(-1, banks.LANES)
-    if len(rows) > MOST_POINTS:
-        raise TooMany(len(rows))
-    runs = masks.any(axis=1)
-    rows, masks = rows[runs], masks[runs]
-    if not len(rows):
-        return ()
-    rows = np.where(masks, rows, np.iinfo(np.int64).max)
-    rows = np.where(masks, rows - rows.min(axis=1, keepdims=True) // 16 * 16, 0)
-    bits = (masks.astype(np.int64) << np.arange(banks.LANES)).sum(axis=1)
-    table = np.unique(np.concatenate([rows, bits[:, None]], axis=1), axis=0)
-    return tuple(Pattern(tuple(map(int, row[:-1])), int(row[-1])) for row in table)
 
 
 def element_bytes(buffer) -> int:

@@ -11,7 +11,8 @@ from kdsl.inspect.banks import Wavefronts
 from kdsl.inspect.facts import Code, overlap_fact, read, uses_fact
 from kdsl.inspect.listing import Instruction, Selection, executing, on_lines
 from kdsl.inspect.memory import access
-from kdsl.inspect.shared import SharedUse, shared_uses, with_tensors
+from kdsl.inspect.sectors import GlobalUse
+from kdsl.inspect.shared import SharedUse, memory_uses, with_tensors
 from kdsl.lower.cuda import CudaSource
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.toolchain.nvcc import SOURCE_NAME
@@ -30,6 +31,7 @@ class StagedCode:
     source: CudaSource
     code: Code
     shared: tuple[SharedUse, ...] = field(repr=False)
+    outside: tuple[GlobalUse, ...] = field(repr=False, default=())  # accesses of global memory
 
     # ---- stages ----
     def sblocks(self, stage: str) -> tuple[str, ...]:
@@ -155,6 +157,12 @@ def stage_names(kernel: KernelPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stage.name for stage in kernel.stages))
 
 
+def unit_strides(lowering: Lowering) -> frozenset[str]:
+    """Strides of last axes that a call decides: 1 in every call that is not strange."""
+    ports = lowering.plan.operator.ports
+    return frozenset(f"{name}_stride{len(port.shape) - 1}" for name, port in ports.items() if port.shape)
+
+
 def staged_code(lowering: Lowering) -> tuple[StagedCode, ...]:
     """Every kernel of a lowered CUDA rule, compiled and taken apart. Raises ToolMissing."""
     target, found = lowering.plan.target, []
@@ -163,6 +171,7 @@ def staged_code(lowering: Lowering) -> tuple[StagedCode, ...]:
     ):
         threads = source.threads[0] * source.threads[1]
         code = read(objects, target, source.shared_bytes, threads)
-        uses = with_tensors(shared_uses(scheduled, target, stage_names(kernel)), kernel)
-        found.append(StagedCode(kernel, source, code, tuple(uses)))
+        units = unit_strides(lowering)
+        shared, outside = memory_uses(scheduled, target, stage_names(kernel), units)
+        found.append(StagedCode(kernel, source, code, tuple(with_tensors(shared, kernel)), outside))
     return tuple(found)

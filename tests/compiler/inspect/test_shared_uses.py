@@ -10,7 +10,8 @@ import pytest
 from kdsl.driver.emulation import LoweredProgram
 from kdsl.emulate import calls
 from kdsl.emulate.program import try_program
-from kdsl.inspect.shared import Pattern, SharedUse, patterns, shared_uses, with_tensors
+from kdsl.inspect.lanes import Pattern, patterns
+from kdsl.inspect.shared import SharedUse, shared_uses, with_tensors
 from kdsl.inspect.stages import conflict_fact, stage_names
 from kdsl.source.diagnostic import Evidence
 
