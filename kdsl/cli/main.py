@@ -13,6 +13,7 @@ COMMANDS = {
     "select": "which rule claims a call, and why the others refuse",
     "lower": "a rule to its schedule, TIR, source and bundle",
     "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
+    "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",
     "explain": "what a diagnostic code means, with examples",
@@ -75,7 +76,9 @@ def main() -> None:
             where = where.tb_next
         place = f"{os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}" if where else "unknown place"
         click.echo(f"internal fault: {type(fault).__name__}: {fault} ({place})", err=True)
-        click.echo("This is a fault of kdsl, not of your rule. KDSL_TRACEBACK=1 shows where; please report it.", err=True)
+        click.echo(
+            "This is a fault of kdsl, not of your rule. KDSL_TRACEBACK=1 shows where; please report it.", err=True
+        )
         sys.exit(EXIT_FAULT)
 
 

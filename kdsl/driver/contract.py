@@ -30,17 +30,21 @@ DRAM_NOTE = "what reaches memory depends on the caches: a profiler on a GPU meas
 
 def verdicts(lowering: Lowering, bundle: Path | None = None) -> tuple[Verdict, ...]:
     """Every clause of `ensure` and `measure`. `bundle` is the code just made: run where possible."""
-    known = known_of(lowering, bundle)
-    found = decide(lowering.plan.point, known.facts, lowering.plan.settings)
-    return tuple(explained(found, lowering.plan, known.notes))
+    return verdicts_from(known_of(lowering, bundle), lowering.plan)
+
+
+def verdicts_from(known: Known, plan: Plan) -> tuple[Verdict, ...]:
+    """The clauses from facts that are at hand."""
+    return tuple(explained(decide(plan.point, known.facts, plan.settings), plan, known.notes))
 
 
 @define
 class Known:
-    """Facts by key, and why those that were asked for and are missing are unknown."""
+    """Facts by key, and why those that were asked for and are missing are unknown; compiled kernels, of a GPU."""
 
     facts: dict[str, Fact] = field(factory=dict)
     notes: dict[str, str] = field(factory=dict)
+    kernels: tuple = ()  # kdsl.inspect.stages.StagedCode
 
     def add(self, key: str, fact: Fact | None, scope: str = "", why: str = "") -> None:
         """`scope` is a kernel, or empty for the whole rule."""
@@ -130,7 +134,7 @@ def add_binary_facts(known: Known, lowering: Lowering, asked: Asked) -> None:
     from kdsl.inspect.facts import count_fact, injected_fact, resource_facts
     from kdsl.inspect.stages import staged_code
 
-    kernels = staged_code(lowering)
+    kernels = known.kernels = staged_code(lowering)
     for one, kernel in zip(kernels, lowering.plan.point.kernels, strict=True):
         name = one.plan.name
         resources = resource_facts(one.code.use, one.code.objects.version)
