@@ -93,6 +93,12 @@ def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
     return func.body
 
 
+def new_axis(values: Iterable[int], ranges: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Values along an axis before those of all variables in scope; the lanes stay last."""
+    scope = max((axis.ndim for axis in ranges.values()), default=1)
+    return np.asarray(list(values)).reshape((-1, *(1,) * max(scope, 1)))
+
+
 @define
 class _Walk:
     stages: tuple[str, ...]
@@ -101,7 +107,6 @@ class _Walk:
     uses: list[SharedUse] = field(factory=list)
     outside: list[GlobalUse] = field(factory=list)
     shared: dict[int, object] = field(factory=dict)  # shared buffers by hash
-    axes: int = 0
 
     # ---- statements: `ranges` has the values of variables, `guards` the masks of the lanes that run ----
     def statement(self, s, ranges: Mapping[int, np.ndarray], guards: tuple) -> None:
@@ -137,7 +142,7 @@ class _Walk:
             first = int(evaluate(s.min, ranges).max())
         except Open:
             first, extent = 0, UNKNOWN_TRIPS
-        return self.axis(range(first, first + extent))
+        return new_axis(range(first, first + extent), ranges)
 
     def threads(self, s, ranges):
         if s.attr_key != "thread_extent" or not str(s.node.thread_tag).startswith("threadIdx"):
@@ -145,13 +150,8 @@ class _Walk:
         if str(s.node.thread_tag) == "threadIdx.x":
             values = np.arange(banks.LANES)
         else:
-            values = self.axis(range(int(s.value.value)))
+            values = new_axis(range(int(s.value.value)), ranges)
         return {**ranges, hash(s.node.var): values}
-
-    def axis(self, values: Iterable[int]) -> np.ndarray:
-        """Values along a new axis before all others; the lanes stay last."""
-        self.axes += 1
-        return np.asarray(list(values)).reshape((-1, *(1,) * self.axes))
 
     def evaluated(self, e, ranges, guards) -> None:
         if kind(e) == "Call" and e.op.name in CALLS and str(getattr(e.args[0], "value", "")) in (BEGIN, END):
