@@ -26,14 +26,19 @@ def parse_stages(context, parameter, text: str) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--target", required=True, metavar="T[,T...]", help="The GPU or CPU to lower for; several for one bundle.")
-@click.option("--emit", "stages", default="report", show_default=True, metavar="STAGE[,STAGE...]", callback=parse_stages,
+@click.option(
+    "--target", required=True, metavar="T[,T...]", help="The GPU or CPU to lower for; several for one bundle."
+)
+@click.option("--emit", "stages", default="report", show_default=True, metavar="STAGE[,STAGE...]",
+              callback=parse_stages,
               help=f"What to write: {', '.join(STAGES)}.")  # fmt: skip
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for the files.")
 @click.option("--shape", callback=parse_shape, metavar="K=128,V=128", help="Sizes that shape the kernel's tensors.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE[|VALUE]",
               help="An option (gate=bounded) or a dtype (q=bf16); with | a variant for each.")  # fmt: skip
-@click.option("--choose", "choices", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="A choice of the rule.")
+@click.option(
+    "--choose", "choices", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="A choice of the rule."
+)
 @click.option("--rule", "only", metavar="NAME", help="Only this rule of the files.")
 def lower(paths, target, stages, output, shape, settings, choices, only):
     """Lower every rule of PATHS for a target. Text stages go to the terminal, or to files under --output.

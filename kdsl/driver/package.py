@@ -15,7 +15,6 @@ from kdsl.driver.versions import compiler_of, versions
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument, workspace_axes
 from kdsl.lower.toolchain import cc
-from kdsl.plan.cuda.deal import piece_bytes
 from kdsl.plan.model import KernelPlan, Plan
 from kdsl.syntax import nodes as n
 
@@ -47,14 +46,12 @@ def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, by
 
 
 def alignment(plan: Plan) -> dict[str, int]:
-    """Bytes that ports must start at multiples of: those that kernels copy in pieces."""
-    views, found = plan.operator.views, {}
-    for kernel, declared in zip(plan.kernels, plan.point.kernels):
-        for stage in kernel.copies:
-            if stage.source.tensor in views:
-                port = views[stage.source.tensor].port
-                found[port] = max(found.get(port, 1), piece_bytes(declared.homes[stage.tensor]))
-    return found
+    """Bytes that ports must start at multiples of: those that kernels take in pieces."""
+    return {
+        port: max(kernel.aligned.get(port, 1) for kernel in plan.kernels)
+        for port in plan.operator.ports
+        if any(port in kernel.aligned for kernel in plan.kernels)
+    }
 
 
 def host_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:

@@ -13,7 +13,8 @@ from kdsl.plan.model import Plan
 def report_text(lowering: Lowering) -> str:
     plan = lowering.plan
     lines = [f"rule      {plan.rule.name}", f"operator  {plan.operator.name}", f"target    {plan.target.name}",
-             f"settings  {settings_text(plan)}", "dtypes    " + ", ".join(f"{n} {d}" for n, d in plan.specialization.dtypes.items())]  # fmt: skip
+             f"settings  {settings_text(plan)}", 
+             "dtypes    " + ", ".join(f"{n} {d}" for n, d in plan.specialization.dtypes.items())]  # fmt: skip
     for kernel in plan.kernels:
         lines += ["", f"kernel {kernel.name}: {len(kernel.stages)} sblocks, {len(kernel.steps)} schedule steps"]
         for memory in dict.fromkeys(t.memory for t in kernel.tensors.values() if t.scope != "call"):

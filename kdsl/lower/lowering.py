@@ -11,7 +11,6 @@ from kdsl.lower.tir.kernel import KernelFunction, build_function
 from kdsl.lower.toolchain import cc, nvcc
 from kdsl.plan.model import Plan
 
-
 # `exp` and divisions by the hardware's approximations, a few units in the last place of f32: far below the rounding
 # of 16-bit operands, and part of what acceptance judges.
 CUDA_OPTIONS = nvcc.Options(fast_math=True)

@@ -54,8 +54,8 @@ with _without_torch():
     from tvm import s_tir, tirx
     from tvm.ir import Expr, PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
     from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
-    from tvm.script import tirx as T
     from tvm.s_tir.schedule import ScheduleError, Trace
+    from tvm.script import tirx as T
     from tvm.target import Target as TvmTarget
     from tvm.tirx import (
         AllocBuffer,
@@ -77,8 +77,9 @@ with _without_torch():
     )
 
 __all__ = [
-    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For", "ForKind", "IterVar", "PointerType", "PrimFunc",
-    "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule", "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing",
-    "TvmTarget", "Var", "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir",
-    "s_transform", "save_json", "t_transform", "tirx", "tvm",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",
+    "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
+    "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing", "TvmTarget", "Var",
+    "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
+    "save_json", "t_transform", "tirx", "tvm",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from kdsl.check.model import Operator, RulePoint, Specialization
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
 from kdsl.plan.layout import required_layouts
-from kdsl.plan.model import Decision, Plan, Tensor
+from kdsl.plan.model import Plan, Tensor
 from kdsl.plan.request import KernelRequest
 
 FAMILIES = {"cpu": plan_cpu_kernel, "cuda": plan_cuda_kernel}
@@ -52,4 +52,3 @@ def decisions_text(plan: Plan) -> str:
                 lines += [f"    # {decision.why}", f"    {decision.line}"]
         blocks.append("\n".join([*lines, "  }"]))
     return "\n".join(blocks) + "\n"
-

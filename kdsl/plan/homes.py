@@ -10,6 +10,7 @@ from kdsl.plan.model import Decision, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 
+
 def extents(operator: Operator, settings: Mapping[str, object], kernel: Kernel) -> dict[str, int]:
     """The extent of every index that shapes tensors, inside one block: an index in tiles has a tile's."""
     sizes = {

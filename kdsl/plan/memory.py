@@ -13,5 +13,9 @@ def tensor_bytes(tensor: Tensor) -> int:
 
 def kernel_bytes(kernel: KernelPlan, memory: str) -> dict[str, int]:
     """Bytes of every tensor that the kernel itself keeps in `memory`, largest first."""
-    found = {t.name: tensor_bytes(t) for t in kernel.tensors.values() if t.memory == memory and t.scope != "call" and t.held_in == t.name}
+    found = {
+        t.name: tensor_bytes(t)
+        for t in kernel.tensors.values()
+        if t.memory == memory and t.scope != "call" and t.held_in == t.name
+    }
     return dict(sorted(found.items(), key=lambda item: -item[1]))

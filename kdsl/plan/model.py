@@ -147,6 +147,7 @@ class KernelPlan:
     threads: tuple[int, ...] = ()
     guarded: str | None = None
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
+    aligned: Mapping[str, int] = field(factory=dict)  # bytes that ports must start at multiples of
     resident: int | None = None  # blocks that an SM must be able to hold: it bounds the registers
 
     @property

@@ -63,8 +63,6 @@ def _pinned(pinned: tuple[str, ...], before: dict[str, set[str]], kernel: str, p
     for name in pinned:
         late = sorted(before[name] - seen)
         if late:
-            raise PlanRefused(
-                "D134", f"`pin {kernel}.order` puts `{name}` before `{late[0]}`, which it needs", span
-            )
+            raise PlanRefused("D134", f"`pin {kernel}.order` puts `{name}` before `{late[0]}`, which it needs", span)
         seen.add(name)
     return list(pinned)

@@ -11,7 +11,6 @@ from kdsl.plan.homes import extents, rounded_name, tiles
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
 
-
 PRIVATE_MEMORY = {"cpu": "stack", "cuda": "thread"}
 
 
@@ -43,17 +42,25 @@ def kernel_stages(
         for home in views:
             copy = _copy(tensors[tensor], home)
             copies.append(copy)
-            body.append(_copying("round", f"{tensor}_round_{home.readers[0]}", copy.name, tensor, copy.indices, sizes, home.span))
+            body.append(
+                _copying(
+                    "round", f"{tensor}_round_{home.readers[0]}", copy.name, tensor, copy.indices, sizes, home.span
+                )
+            )
             for reader in home.readers:
                 renamed.setdefault(reader, {})[tensor] = copy.name
     for view, indices in tiles(operator, graph, kernel).items():
         body.append(_copying("tile", f"{view}_tile", view, view, indices, sizes, kernel.homes[view].span))
     for carry in graph.carries:
         prologue.append(_load(carry, sizes))
-        commits.append(_copying("commit", f"{carry.tensor}_commit", carry.tensor, carry.next, carry.indices, sizes, carry.span))
+        commits.append(
+            _copying("commit", f"{carry.tensor}_commit", carry.tensor, carry.next, carry.indices, sizes, carry.span)
+        )
         if carry.end is not None:
             epilogue.append(
-                _copying("store", f"{carry.tensor}_store", carry.end.tensor, carry.tensor, carry.indices, sizes, carry.span)
+                _copying(
+                    "store", f"{carry.tensor}_store", carry.end.tensor, carry.tensor, carry.indices, sizes, carry.span
+                )
             )
     for stage in graph.stages:
         planned = _computing(stage, sizes, renamed.get(stage.name, {}), private_sum(stage))
@@ -80,9 +87,7 @@ def _loops(indices: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[Loop, ..
 
 
 def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str], private: bool) -> PlannedStage:
-    loops = tuple(
-        Loop(index, sizes[index], "scan" if index == stage.scan else "spatial") for index in stage.indices
-    )
+    loops = tuple(Loop(index, sizes[index], "scan" if index == stage.scan else "spatial") for index in stage.indices)
     if stage.reduction is not None:
         loops += tuple(Loop(b.name.text, sizes[b.name.text], "reduce", b.bound) for b in stage.reduction.binders)
     planned = PlannedStage(

@@ -65,7 +65,9 @@ def register(name: str) -> None:
     tvm_dtype = DTYPES[dtype][0]
     source = device_source(name, dtype, stored)
     place_b = (lambda k, j: (j, k)) if stored == "nk" else (lambda k, j: (k, j))
-    TensorIntrin.register(name, _description(tvm_dtype, place_b), _implementation(tvm_dtype, name, source), override=True)
+    TensorIntrin.register(
+        name, _description(tvm_dtype, place_b), _implementation(tvm_dtype, name, source), override=True
+    )
 
 
 def _description(dtype: str, place_b):

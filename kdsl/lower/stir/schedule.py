@@ -12,7 +12,7 @@ from kdsl.lower.tir.kernel import KernelFunction
 from kdsl.lower.tvm import Schedule, ScheduleError, Trace, assert_structural_equal, load_json, save_json
 from kdsl.plan.model import KernelPlan
 from kdsl.plan.steps import Step
-from kdsl.source.diagnostic import Diagnostic, Label
+from kdsl.source.diagnostic import Diagnostic
 
 
 @frozen
@@ -85,7 +85,7 @@ def fresh_schedule(function: KernelFunction) -> Schedule:
 def schedule_kernel(function: KernelFunction, kernel: KernelPlan) -> ScheduledKernel:
     """Perform the plan's steps. Raises StepRefused with the rule's line."""
     schedule = fresh_schedule(function)
-    names = {stage.name: tuple(l.index for l in stage.loops if l.kind != "scan") for stage in kernel.stages}
+    names = {stage.name: tuple(loop.index for loop in stage.loops if loop.kind != "scan") for stage in kernel.stages}
     names[kernel.name] = kernel.grid_loops
     nests = Nests(schedule, names)
     for step in kernel.steps:

@@ -119,7 +119,8 @@ class Scope:
             return divide(left, right).astype("int64")
         # indices are never negative where the language divides them, so truncation is the floor
         return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
-                "/": lambda: tirx.truncdiv(left, right), "%": lambda: tirx.truncmod(left, right)}[e.operator]()  # fmt: skip
+                "/": lambda: tirx.truncdiv(left, right),
+                "%": lambda: tirx.truncmod(left, right)}[e.operator]()  # fmt: skip
 
     def fits_int32(self, value) -> bool:
         """Sizes and the indices of a grid do: only offsets pass 2^31. So do quotients of the two."""
@@ -286,7 +287,11 @@ class Scope:
         buffer, values = self.element(self.renamed.get(name, name), [self.value(i) for i in indices])
         if name != self.own:
             return as_float(self.load(buffer, values))
-        guards = [v >= 0 for v, i in zip(values[len(values) - len(indices) :], indices) if isinstance(strip(i), n.Binary) and not is_number(v)]
+        guards = [
+            v >= 0
+            for v, i in zip(values[len(values) - len(indices) :], indices)
+            if isinstance(strip(i), n.Binary) and not is_number(v)
+        ]
         loaded = as_float(self.load(buffer, values))
         return op.if_then_else(tirx.all(*guards), loaded, constant(0.0, FLOAT)) if guards else loaded
 

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
+from kdsl.plan.cuda.deal import takes_pieces
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
@@ -28,7 +29,12 @@ class Access:
 
 
 def barriers(
-    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str], pins: Pins
+    body: Sequence[PlannedStage],
+    tensors: Mapping[str, Tensor],
+    kernel: Kernel,
+    fetched: frozenset[str],
+    warps: int,
+    pins: Pins,
 ) -> tuple[str, ...]:
     """Names of the stages that a barrier has to stand before. Fetched tensors are the ring's business.
 
@@ -40,10 +46,14 @@ def barriers(
     pending: list[Access] = []
     before = []
     for stage in body:
-        here = list(accesses(stage, tensors, kernel, fetched))
+        here = list(accesses(stage, tensors, kernel, fetched, warps))
         met = next((new.buffer for new in here for old in pending if conflict(old, new)), None)
         if pinned is not None and met is not None and stage.name not in pinned:
-            _refuse(pins, kernel, f"`{stage.name}` meets other threads' elements of `{met}` without a barrier before it")
+            _refuse(
+                pins,
+                kernel,
+                f"`{stage.name}` meets other threads' elements of `{met}` without a barrier before it",
+            )
         if met is not None if pinned is None else stage.name in pinned:
             before.append(stage.name)
             pending = []
@@ -63,11 +73,11 @@ def conflict(old: Access, new: Access) -> bool:
 
 
 def accesses(
-    stage: PlannedStage, tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str]
+    stage: PlannedStage, tensors: Mapping[str, Tensor], kernel: Kernel, fetched: frozenset[str], warps: int
 ) -> Iterator[Access]:
     """Every shared buffer that the stage, or a part of it, reads or writes."""
     for part in stage.unrolled:
-        dealt = dealing(part, kernel)
+        dealt = dealing(part, kernel, tensors, warps)
         for read in reads_of(part):
             name = part.renamed.get(read.tensor, read.tensor)
             tensor = tensors.get(name)
@@ -85,12 +95,16 @@ def reads_of(part: PlannedStage) -> tuple[Read, ...]:
     return (part.source,) if part.source is not None and part.kind != "tile" else ()
 
 
-def dealing(part: PlannedStage, kernel: Kernel) -> tuple | None:
-    """What decides which thread has an element: the spatial loops, in order. None where lanes share an element."""
+def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], warps: int) -> tuple | None:
+    """What decides which thread has an element: the spatial loops, in order, and whether lanes take neighbours.
+
+    None where lanes share an element.
+    """
     computation = kernel.computations.get(part.name)
     if computation is not None and "lanes" in computation.attributes:
         return None
-    return tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
+    loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
+    return takes_pieces(part, tensors, warps), loops
 
 
 def identity(read: Read, part: PlannedStage, scan: str | None) -> bool:

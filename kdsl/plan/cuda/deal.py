@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import prod
 
 from kdsl.check.model import Home, Kernel
 from kdsl.plan import steps as s
-from kdsl.plan.model import PlannedStage
+from kdsl.plan.cuda.private import touches_private
+from kdsl.plan.cuda.warp import LANES, PIECE
+from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
-LANES = 32
+
+def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> bool:
+    """Whether lanes take neighbours: elements without sums, in rows that the lanes of a warp fill."""
+    if stage.scan is not None or stage.inner or touches_private(stage, tensors):
+        return False
+    if len(stage.loops) < 2 or any(loop.kind != "spatial" for loop in stage.loops):
+        return False
+    elements = prod(loop.extent for loop in stage.loops)
+    return stage.loops[-1].extent % (LANES * PIECE) == 0 and elements % (warps * LANES * PIECE) == 0
+
+
+def in_vectors(stage: PlannedStage, neighbours: frozenset[str]) -> bool:
+    """Whether a piece lies side by side in global memory, at one end."""
+    return stage.kind == "round" or (stage.kind == "tile" and stage.source.tensor in neighbours)
+
+
+def deal_pieces(stage: PlannedStage, warps: int, vector: bool) -> Iterator[s.Step]:
+    """Neighbouring elements to a lane, rows over warps. `vector`: a piece is one access, else nvcc decides."""
+    why = f"elements over {warps} warps of {LANES} lanes, {PIECE} neighbours each"
+    yield s.Fuse(stage.name, stage.span, why, tuple(loop.index for loop in stage.loops), "element")
+    names = ("element.turn", "element.warp", "element.lane", "element.piece")
+    yield s.Split(stage.name, stage.span, why, "element", (None, warps, LANES, PIECE), names)
+    yield s.Bind(stage.name, stage.span, why, names[1], "threadIdx.y")
+    yield s.Bind(stage.name, stage.span, why, names[2], "threadIdx.x")
+    if stage.kind == "tile":
+        yield s.Unroll(stage.name, stage.span, "many loads in flight", names[0])
+    if vector:
+        yield s.Vectorize(stage.name, stage.span, "one access of global memory", names[3])
+    else:
+        yield s.Unroll(stage.name, stage.span, "neighbours in one access", names[3])
 
 
 def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterator[s.Step]:
-    """Elements over warps and lanes, in the order they are stored; a sum stays in its thread unless `lanes` deals it."""
+    """Elements over warps and lanes in the order they are stored; sums stay in a thread unless `lanes` deals them."""
     computation = kernel.computations.get(stage.name)
     span = computation.span if computation is not None else stage.span
     lanes = computation.attributes.get("lanes", ()) if computation is not None else ()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import evolve
 
+from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.barriers import barriers
-from kdsl.plan.cuda.deal import LANES, copy, deal, piece_bytes
+from kdsl.plan.cuda.deal import copy, deal, deal_pieces, in_vectors, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
+from kdsl.plan.cuda.warp import LANES, PIECE
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
 from kdsl.plan.order import ordered
@@ -35,7 +37,9 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)
     dealt = lane_index(kernel)
-    stages = kernel_stages(operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel, dealt))
+    stages = kernel_stages(
+        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel, dealt)
+    )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
     tensors = with_fragments(with_private(tensors, kernel, dealt), graph, kernel, role)
@@ -49,20 +53,20 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
     tensors = with_shared_buffers(tensors, body, frozenset(stage.tensor for stage in copies))
-    builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
+    builder = _Steps(kernel, role, tensors, pins, decisions, dealt, neighbours_of(request))
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
-    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies), pins)
+    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies), role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, first=first_copies(copies, tensors, kernel),
-        threads=(LANES, role.warps), barriers=fences,
+        threads=(LANES, role.warps), barriers=fences, aligned=aligned_ports(body, copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
@@ -74,6 +78,30 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
 def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
     """Whether a view's tile comes by asynchronous copies, some steps before it is used."""
     return "via" in kernel.homes[stage.tensor].attributes
+
+
+def aligned_ports(stages: Iterable[PlannedStage], copies, builder: _Steps, request: KernelRequest) -> dict[str, int]:
+    """Bytes of the pieces in which stages take ports: their addresses must be multiples."""
+    views, found = request.operator.views, {}
+    pieces = [
+        (stage, piece_bytes(request.kernel.homes[stage.tensor])) for stage in copies if stage.source.tensor in views
+    ]
+    for stage in stages:
+        if stage.kind == "tile" and builder.takes_vectors(stage):
+            pieces.append((stage, PIECE * DTYPE_BYTES[request.dtypes[views[stage.source.tensor].port]]))
+    for stage, size in pieces:
+        port = views[stage.source.tensor].port
+        found[port] = max(size, found.get(port, 1))
+    return found
+
+
+def neighbours_of(request: KernelRequest) -> frozenset[str]:
+    """Views whose elements along the last index are neighbours, as the rule claims."""
+    return frozenset(
+        name for name, view in request.operator.views.items()
+        if request.layouts.get(view.port) == "unit_stride"
+        and strip(view.port_indices[-1]).span.text == view.indices[-1]
+    )  # fmt: skip
 
 
 def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: KernelRequest) -> dict[str, Tensor]:
@@ -173,9 +201,16 @@ class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
     def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision],
-                 dealt: str | None):  # fmt: skip
-        self.kernel, self.role, self.tensors, self.pins, self.decisions = kernel, role, tensors, pins, decisions
+                 dealt: str | None, neighbours: frozenset[str]):  # fmt: skip
+        self.kernel, self.role, self.tensors, self.pins, self.decisions = (
+            kernel,
+            role,
+            tensors,
+            pins,
+            decisions,
+        )
         self.dealt = dealt  # the index whose values are dealt over lanes, each with its tensors in registers
+        self.neighbours = neighbours  # tensors whose last index runs over neighbours in global memory
         self.products: dict[str, Product] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
@@ -212,9 +247,16 @@ class _Steps:
                 yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops)
             elif self.dealt is not None and touches_private(stage, self.tensors):
                 yield from deal_private(stage, self.dealt, self.role.warps)
-            elif stage.name not in self.products and stage.kind != "copy":
+            elif stage.name in self.products or stage.kind == "copy":
+                continue
+            elif takes_pieces(stage, self.tensors, self.role.warps):
+                yield from deal_pieces(stage, self.role.warps, self.takes_vectors(stage))
+            else:
                 tensor = self.tensors.get(stage.tensor)
                 yield from deal(stage, self.kernel, self.role.warps, tensor.memory if tensor is not None else "global")
+
+    def takes_vectors(self, stage: PlannedStage) -> bool:
+        return takes_pieces(stage, self.tensors, self.role.warps) and in_vectors(stage, self.neighbours)
 
     def grid(self) -> Iterator[s.Step]:
         for axis in self.kernel.grid:

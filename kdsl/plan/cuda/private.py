@@ -8,7 +8,7 @@ from attrs import evolve
 
 from kdsl.check.model import Kernel
 from kdsl.plan import steps as s
-from kdsl.plan.cuda.deal import LANES
+from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 

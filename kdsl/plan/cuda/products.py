@@ -41,7 +41,9 @@ def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mappin
     """The operands of a contraction, by which of them has the rows. Raises PlanRefused."""
     graph_stage = stage.stage
     if graph_stage.kind != "contract" or len(graph_stage.contracted) != 1:
-        raise PlanRefused("D344", f"stage `{stage.name}` is no matrix product, so `{instruction}` cannot compute it", span)
+        raise PlanRefused(
+            "D344", f"stage `{stage.name}` is no matrix product, so `{instruction}` cannot compute it", span
+        )
     body = strip(graph_stage.reduction.body)
     operands = {}
     for reference in (strip(body.left), strip(body.right)):
@@ -62,9 +64,7 @@ def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mappin
     reads = graph_stage_reads(stage) - {left[0], right[0]}
     ordered = {loop.index: loop for loop in stage.loops}
     planned = evolve(stage, loops=(ordered[rows], ordered[columns], ordered[contract]), left=left[0])
-    return Product(
-        planned, instruction, rows, columns, contract, left[0], right[0], stored, tuple(sorted(reads)), span
-    )
+    return Product(planned, instruction, rows, columns, contract, left[0], right[0], stored, tuple(sorted(reads)), span)
 
 
 def graph_stage_reads(stage: PlannedStage) -> set[str]:
@@ -86,7 +86,8 @@ def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, righ
         )  # fmt: skip
     if left.dtype != right.dtype:
         raise PlanRefused(
-            "E308", f"the operands of `{stage.name}` have two dtypes: {left.name} {left.dtype}, {right.name} {right.dtype}",
+            "E308", f"the operands of `{stage.name}` have two dtypes: {left.name} {left.dtype},"
+            f" {right.name} {right.dtype}",
             span,
         )  # fmt: skip
 

@@ -36,7 +36,11 @@ def with_shared_buffers(
         name = stage.tensor
         if name not in lives or lives[name].made != position or sums(stage):
             continue
-        free = [b for b, owner in owners.items() if fits(tensors[b], tensors[name]) and over(lives[owner], owner, stage, position)]
+        free = [
+            b
+            for b, owner in owners.items()
+            if fits(tensors[b], tensors[name]) and over(lives[owner], owner, stage, position)
+        ]
         buffer = free[0] if free else name
         owners[buffer] = name
         found[name] = evolve(tensors[name], buffer=buffer)

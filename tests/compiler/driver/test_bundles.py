@@ -43,7 +43,7 @@ np.savez(sys.argv[3], o=o.float().numpy(), state=state.numpy())
 loaded = {name.split(".")[0] for name in sys.modules} | {n for n in sys.modules if n.startswith("kdsl.")}
 bad = loaded & {"tvm", "lark", "click", "kdsl.driver", "kdsl.check", "kdsl.lower", "kdsl.syntax", "kdsl.plan"}
 assert not bad, bad
-"""  # noqa: E501
+"""
 
 
 @pytest.fixture(scope="module")

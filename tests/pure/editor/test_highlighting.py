@@ -42,7 +42,7 @@ expect refuse E302, W501 {
   target tiny extends cpu { stack_bytes_per_task = 1 KiB }
 }
 expect pass { use "b.kds" }
-'''  # noqa: E501
+'''
 LOOSE = {"name", "punctuation"}  # what Vim leaves in the color of plain text
 
 

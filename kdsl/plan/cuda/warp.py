@@ -1,0 +1,4 @@
+"""Sizes of NVIDIA warps and of what a lane moves at once."""
+
+LANES = 32
+PIECE = 4  # neighbouring elements a lane takes at once: 16 bytes of f32
