@@ -27,6 +27,7 @@ from kdsl.syntax import nodes as n
 
 RESOLVED = ("right_operators", "operator_names", "right_targets", "right_instructions")
 TABLES = ("operators", "targets", "instructions", "tactics", *RESOLVED)
+BATCH = 16  # stale rules checked between two states of the findings
 WHOLE = ""  # stands for every name of a table
 
 
@@ -101,8 +102,10 @@ class Analysis:
         stale = run.fresh_rules()
         self.publish(run)
         yield
-        for declaration in stale:
+        for number, declaration in enumerate(stale, 1):
             run.rule(declaration)
+            if number % BATCH == 0:
+                self.publish(run)
             yield
         if stale:
             self.publish(run)
@@ -305,6 +308,4 @@ def concerns(diagnostic: Diagnostic, paths: set[str]) -> bool:
 
 def same(one: dict, other: dict) -> bool:
     """Whether two tables hold the same objects under the same names."""
-    return len(one) == len(other) and all(
-        name in other and other[name] is value for name, value in one.items()
-    )
+    return len(one) == len(other) and all(name in other and other[name] is value for name, value in one.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kdsl.check.model import walk
 from kdsl.lsp.names import Binder, Lookup, Occurrence, OperatorTable, Symbol, operator_table
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
@@ -139,10 +138,7 @@ def _rule(b: Binder, node: n.Rule) -> None:
     for target in node.targets:
         b.outer("target", target)
     for line in (
-        line
-        for item in node.items
-        if isinstance(item, n.Block) and item.kind == "choose"
-        for line in item.items
+        line for item in node.items if isinstance(item, n.Block) and item.kind == "choose" for line in item.items
     ):
         for name in line.names:
             b.local("choice", name, owner)
@@ -187,9 +183,7 @@ def _form_value(b: Binder, form: str, value: n.Expr) -> None:
 
 def _kernel(b: Binder, node: n.Kernel, owner: str, kernels: set[str]) -> None:
     for part in node.parts:
-        b.mark(
-            part, next((Symbol("part", part.text, t.owner) for t in b.tables if part.text in t.parts), None)
-        )
+        b.mark(part, next((Symbol("part", part.text, t.owner) for t in b.tables if part.text in t.parts), None))
     b.expressions(node.condition)
     inner = f"{owner}/{node.name.text}"
     before = dict(b.locals)
@@ -288,12 +282,14 @@ def _use(b: Binder, node: n.Use) -> None:
     b.found.append(Occurrence(span, Symbol("file", node.path.value, b.path)))
 
 
-def names_of(declaration: n.Node) -> tuple[n.Id, ...]:
-    """Every identifier of a declaration, for who needs them without meaning."""
-    return tuple(node for node in walk(declaration) if isinstance(node, (n.Id, n.Name)))
+def _expectation(b: Binder, node: n.Expectation) -> None:
+    """What is inside is its own: names declared there are not those of the file."""
+    for item in node.items:
+        b.found += occurrences(f"{b.path}@{id(node)}", item, b.lookup)
 
 
 _DECLARATIONS = {
     n.Operator: _operator, n.Target: _target, n.Instruction: _instruction, n.Rule: _rule, n.Tactic: _tactic,
     n.Use: _use,
+    n.Expectation: _expectation,
 }  # fmt: skip

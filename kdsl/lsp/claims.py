@@ -17,9 +17,7 @@ def claim_hover(scope: Scope, analysis: Analysis, offset: int) -> str | None:
     """The verdicts of the clause of `ensure` or `measure` at a character, at every choose point."""
     for rule in scope.loaded.trees[0].declarations:
         if isinstance(rule, n.Rule) and rule.span.first <= offset <= rule.span.last:
-            for block in (
-                x for x in walk(rule) if isinstance(x, n.Block) and x.kind in ("ensure", "measure")
-            ):
+            for block in (x for x in walk(rule) if isinstance(x, n.Block) and x.kind in ("ensure", "measure")):
                 for claim in block.items:
                     if claim.span.first <= offset <= claim.span.last:
                         return clause_text(analysis, rule.name.text, text_of(claim))

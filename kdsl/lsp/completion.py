@@ -149,9 +149,7 @@ def _cursor(machine: Machine, prefix: str) -> Cursor:
     return Cursor(machine.accepted(), block, item, header, kernel, prefix)
 
 
-def complete(
-    scope: Scope, source: SourceFile, offset: int, snippets: bool = False
-) -> list[types.CompletionItem]:
+def complete(scope: Scope, source: SourceFile, offset: int, snippets: bool = False) -> list[types.CompletionItem]:
     """Everything that may stand at `offset` in place of the word before it, names before keywords."""
     cursor = read_to(source, offset)
     found: dict[str, types.CompletionItem] = {}
@@ -160,16 +158,12 @@ def complete(
         for kind in kinds_at(cursor):
             for name, detail in names.of(kind):
                 icon = ICONS.get(kind.partition(":")[0], K.Text)
-                found.setdefault(
-                    name, types.CompletionItem(name, kind=icon, detail=detail, sort_text=f"0{name}")
-                )
+                found.setdefault(name, types.CompletionItem(name, kind=icon, detail=detail, sort_text=f"0{name}"))
     for text, kinds in sorted(tables().literals.items()):
         if text[0].isalpha() and any(kind in cursor.accepted and kind != "NAME" for kind in kinds):
             found.setdefault(text, _keyword(text, cursor, snippets))
     for text in (
-        ("sum", "maximum")
-        if "REDUCER" in cursor.accepted and cursor.block in ("part", "when", "either")
-        else ()
+        ("sum", "maximum") if "REDUCER" in cursor.accepted and cursor.block in ("part", "when", "either") else ()
     ):
         found.setdefault(text, _keyword(text, cursor, False))
     return list(found.values())
@@ -297,17 +291,11 @@ class Names:
         from kdsl.syntax import nodes as n
 
         found = self._declaration()
-        return (
-            [(k.name.text, "kernel") for k in found.items if isinstance(k, n.Kernel)]
-            if found is not None
-            else []
-        )
+        return [(k.name.text, "kernel") for k in found.items if isinstance(k, n.Kernel)] if found is not None else []
 
     def _declaration(self):
         words = [t.text for t in self.cursor.header if t.kinds[0] != LINE]
-        found = (
-            self.scope.find(words[0], words[1]) if len(words) > 1 and words[0] in ("rule", "tactic") else None
-        )
+        found = self.scope.find(words[0], words[1]) if len(words) > 1 and words[0] in ("rule", "tactic") else None
         return found[1] if found is not None else None
 
     def _lines(self, kind: str) -> list[str]:
@@ -316,15 +304,8 @@ class Names:
         from kdsl.syntax import nodes as n
 
         found = self._declaration()
-        blocks = (
-            (x for x in walk(found) if isinstance(x, n.Block) and x.kind == kind) if found is not None else ()
-        )
-        names = [
-            name.text
-            for b in blocks
-            for line in b.items
-            for name in getattr(line, "names", None) or (line.name,)
-        ]
+        blocks = (x for x in walk(found) if isinstance(x, n.Block) and x.kind == kind) if found is not None else ()
+        names = [name.text for b in blocks for line in b.items for name in getattr(line, "names", None) or (line.name,)]
         if kind == "choose" and found is not None and hasattr(found, "parameters"):
             names += [p.text for p in found.parameters]
         return names

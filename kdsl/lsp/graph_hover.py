@@ -57,9 +57,7 @@ def _computed(hover, operator: Operator, stage: str) -> Iterator[str]:
     for name, kernel in kernels_of(hover, operator):
         computation = kernel.computations.get(stage)
         if computation is not None:
-            attributes = " ".join(
-                f"{key} {attribute_text(value)}" for key, value in computation.attributes.items()
-            )
+            attributes = " ".join(f"{key} {attribute_text(value)}" for key, value in computation.attributes.items())
             how = " ".join(filter(None, (computation.instruction, attributes))) or "plain code"
             yield f"rule `{name}`, kernel `{kernel.name}`: {how}"
 
@@ -67,9 +65,7 @@ def _computed(hover, operator: Operator, stage: str) -> Iterator[str]:
 def attribute_text(value: object) -> str:
     """`j by 8` of an attribute's resolved value."""
     if isinstance(value, tuple):
-        return ", ".join(
-            f"{item[0]} by {item[1]}" if isinstance(item, tuple) else str(item) for item in value
-        )
+        return ", ".join(f"{item[0]} by {item[1]}" if isinstance(item, tuple) else str(item) for item in value)
     return str(value)
 
 
@@ -77,12 +73,7 @@ def kernels_of(hover, operator: Operator):
     """(rule, kernel) of the rules in the file that schedule an operator, at their default choices."""
     from kdsl.lsp.verdicts import default_point
 
-    own = {
-        d.name.text
-        for tree in hover.scope.loaded.trees[:1]
-        for d in tree.declarations
-        if isinstance(d, n.Rule)
-    }
+    own = {d.name.text for tree in hover.scope.loaded.trees[:1] for d in tree.declarations if isinstance(d, n.Rule)}
     for name, rule in hover.analysis.library.rules.items():
         if rule.operator != operator.name or name not in own:
             continue
@@ -148,9 +139,6 @@ def _placed(hover, operator: Operator, tensor: str) -> Iterator[str]:
             pad = f" pad {buffer.pad}" if buffer.pad else ""
             ring = f" ring {buffer.slots}" if buffer.slots > 1 else ""
             shape = " x ".join(map(str, buffer.shape)) or "1"
-            rows.append(
-                f"| {name} | {kernel} | {buffer.memory} | {shape} {buffer.dtype}{pad}{ring} "
-                f"| {buffer.bytes} |"
-            )
+            rows.append(f"| {name} | {kernel} | {buffer.memory} | {shape} {buffer.dtype}{pad}{ring} | {buffer.bytes} |")
     if rows:
         yield "| rule | kernel | memory | tile | bytes |\n|---|---|---|---|---|\n" + "\n".join(rows[:12])

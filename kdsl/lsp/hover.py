@@ -66,12 +66,8 @@ class Hover:
         for direction in ("input", "output"):
             yield f"{direction}s {listed(p.name for p in checked.ports.values() if p.direction == direction)}"
         if checked.forms:
-            yield "forms " + "; ".join(
-                f"`{name}`: {', '.join(cases)}" for name, cases in checked.forms.items()
-            )
-        rules = [
-            name for name, (_, rule) in self.scope.names("rule").items() if rule.operator.text == symbol.name
-        ]
+            yield "forms " + "; ".join(f"`{name}`: {', '.join(cases)}" for name, cases in checked.forms.items())
+        rules = [name for name, (_, rule) in self.scope.names("rule").items() if rule.operator.text == symbol.name]
         yield f"rules {listed(rules)}" if rules else ""
 
     def target(self, symbol: Symbol):
@@ -123,18 +119,13 @@ class Hover:
         from kdsl.lsp.verdicts import contract
 
         node = self.declaration("rule", symbol.name)
-        yield code(
-            f"rule {node.name.text} schedules {node.operator.text} "
-            f"on {', '.join(t.text for t in node.targets)}"
-        )
+        yield code(f"rule {node.name.text} schedules {node.operator.text} on {', '.join(t.text for t in node.targets)}")
         yield doc_of(node.items)
         yield contract(self.analysis, symbol.name)
 
     def acceptance(self, symbol: Symbol):
         node = self.declaration("acceptance", symbol.name)
-        yield code(
-            f"acceptance {symbol.name} {{\n" + "\n".join("  " + c.span.text for c in node.claims) + "\n}"
-        )
+        yield code(f"acceptance {symbol.name} {{\n" + "\n".join("  " + c.span.text for c in node.claims) + "\n}")
 
     def field(self, symbol: Symbol):
         rows = [f"| {t.name} | {amount(t.fields[symbol.name], symbol.name)} |"
@@ -205,8 +196,7 @@ class Hover:
         if operator is not None and symbol.name in operator.indices:
             index: Index = operator.indices[symbol.name]
             yield code(
-                f"{symbol.name} in {expression(index.extent)}"
-                + ("" if index.mode == "local" else f" {index.mode}")
+                f"{symbol.name} in {expression(index.extent)}" + ("" if index.mode == "local" else f" {index.mode}")
             )
             yield {"parallel": "a loop around the graph, in any order: a grid may enumerate it",
                    "sequential": "a loop around the graph, in order: a carried tensor goes from step to step",

@@ -72,9 +72,7 @@ def _pulse(server, token: str | None, seconds: float) -> None:
         return
     if server.work_done_progress.tokens[token].cancelled():
         raise Cancelled
-    server.work_done_progress.report(
-        token, types.WorkDoneProgressReport(cancellable=True, message=f"{seconds:.0f} s")
-    )
+    server.work_done_progress.report(token, types.WorkDoneProgressReport(cancellable=True, message=f"{seconds:.0f} s"))
 
 
 def end(server, token: str | None, message: str) -> None:

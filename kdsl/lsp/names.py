@@ -178,9 +178,7 @@ class Binder:
 
     def option_value(self, node: n.IsOption) -> None:
         subject = node.subject.text if isinstance(node.subject, n.Name) else ""
-        self.mark(
-            node.option, next((v for t in self.tables if (v := t.value(subject, node.option.text))), None)
-        )
+        self.mark(node.option, next((v for t in self.tables if (v := t.value(subject, node.option.text))), None))
 
     def within(self, node: n.Within) -> None:
         self.outer("acceptance", node.acceptance)

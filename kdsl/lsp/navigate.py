@@ -42,17 +42,11 @@ def definitions(workspace: Workspace, path: str, offset: int) -> list[types.Loca
     return [_location(workspace, o.span) for o in workspace.everywhere(found.symbol) if o.defines]
 
 
-def references(
-    workspace: Workspace, path: str, offset: int, declaration: bool = True
-) -> list[types.Location]:
+def references(workspace: Workspace, path: str, offset: int, declaration: bool = True) -> list[types.Location]:
     found = workspace.at(path, offset)
     if found is None:
         return []
-    return [
-        _location(workspace, o.span)
-        for o in workspace.everywhere(found.symbol)
-        if declaration or not o.defines
-    ]
+    return [_location(workspace, o.span) for o in workspace.everywhere(found.symbol) if declaration or not o.defines]
 
 
 def highlights(workspace: Workspace, path: str, offset: int, encoding: str) -> list[types.DocumentHighlight]:
@@ -77,9 +71,7 @@ def renamable(workspace: Workspace, path: str, offset: int) -> Occurrence:
     if found is None:
         raise CannotRename("there is no name here")
     if found.symbol.kind in FIXED or (found.symbol.kind == "field" and found.symbol.owner == "target"):
-        raise CannotRename(
-            f"`{found.symbol.name}` is {_article(found.symbol.kind)} that kdsl knows by this name"
-        )
+        raise CannotRename(f"`{found.symbol.name}` is {_article(found.symbol.kind)} that kdsl knows by this name")
     if any(is_standard(o.span.path) for o in workspace.everywhere(found.symbol)):
         raise CannotRename(f"`{found.symbol.name}` belongs to the standard library")
     return found
@@ -137,9 +129,7 @@ def actions(
         if diagnostic.span.path != path or diagnostic.span.last < first or diagnostic.span.first > last:
             continue
         answered = [
-            d
-            for d in shown
-            if d.code == diagnostic.code and d.range == range_of(diagnostic.span, workspace.encoding)
+            d for d in shown if d.code == diagnostic.code and d.range == range_of(diagnostic.span, workspace.encoding)
         ]
         for edit in diagnostic.edits:
             found.append(types.CodeAction(
@@ -149,9 +139,7 @@ def actions(
     safe = _apart(edit for d in diagnostics if d.span.path == path for edit in d.edits[:1] if edit.safe)
     if safe:
         title = f"apply {len(safe)} safe edit{'s' * (len(safe) != 1)} of this file"
-        found.append(
-            types.CodeAction(title, kind=types.CodeActionKind.SourceFixAll, edit=_edits(workspace, safe))
-        )
+        found.append(types.CodeAction(title, kind=types.CodeActionKind.SourceFixAll, edit=_edits(workspace, safe)))
     return found
 
 
@@ -168,9 +156,7 @@ def _edits(workspace: Workspace, edits) -> types.WorkspaceEdit:
     changes: dict[str, list[types.TextEdit]] = {}
     for edit in edits:
         uri = workspace.session.uri_of(edit.span.path)
-        changes.setdefault(uri, []).append(
-            types.TextEdit(range_of(edit.span, workspace.encoding), edit.replacement)
-        )
+        changes.setdefault(uri, []).append(types.TextEdit(range_of(edit.span, workspace.encoding), edit.replacement))
     return types.WorkspaceEdit(changes=changes)
 
 
@@ -207,9 +193,7 @@ def _published(workspace: Workspace, found: Diagnostic, span: Span) -> types.Dia
     places = [(label.span, label.text) for label in found.labels if label.span.source.text]
     if span is not found.span:
         places.insert(0, (found.span, found.label or found.message))
-    related = [
-        types.DiagnosticRelatedInformation(_location(workspace, place), text) for place, text in places
-    ]
+    related = [types.DiagnosticRelatedInformation(_location(workspace, place), text) for place, text in places]
     unused = found.code in ("W502", "W504")
     return types.Diagnostic(
         range_of(span, workspace.encoding),

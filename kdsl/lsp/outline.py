@@ -12,7 +12,7 @@ K = types.SymbolKind
 KINDS = {
     n.Operator: K.Class, n.Target: K.Struct, n.Instruction: K.Struct, n.Tactic: K.Function, n.Rule: K.Class,
     n.Kernel: K.Method, n.Part: K.Namespace, n.Stage: K.Function, n.Carry: K.Variable, n.Either: K.Enum,
-    n.FormCase: K.EnumMember, n.Acceptance: K.Interface,
+    n.FormCase: K.EnumMember, n.Acceptance: K.Interface, n.Expectation: K.Event,
 }  # fmt: skip
 
 
@@ -24,16 +24,13 @@ def _symbol(node: n.Node, encoding: str) -> types.DocumentSymbol | None:
     kind = KINDS.get(type(node))
     if kind is None:
         return None
-    name = node.tensor.name if isinstance(node, n.Carry) else node.name
+    name = node.tensor.name if isinstance(node, n.Carry) else getattr(node, "name", None)
     inner = outline(body(node) or (), encoding)
-    return types.DocumentSymbol(
-        name.text,
-        kind,
-        range_of(node.span, encoding),
-        range_of(name.span, encoding),
-        detail=_detail(node),
-        children=inner,
-    )
+    whole = range_of(node.span, encoding)
+    if name is None:
+        return types.DocumentSymbol(header(node), kind, whole, whole, children=inner)
+    chosen = range_of(name.span, encoding)
+    return types.DocumentSymbol(name.text, kind, whole, chosen, detail=_detail(node), children=inner)
 
 
 def _detail(node: n.Node) -> str:
@@ -52,10 +49,8 @@ def workspace_symbols(workspace, query: str) -> list[types.SymbolInformation]:
         parsed = workspace.session.parsed(path)
         for node in parsed.tree.declarations if parsed is not None else ():
             kind = KINDS.get(type(node))
-            if kind is not None and query.lower() in node.name.text.lower():
-                place = types.Location(
-                    workspace.session.uri_of(path), range_of(node.name.span, workspace.encoding)
-                )
+            if kind is not None and hasattr(node, "name") and query.lower() in node.name.text.lower():
+                place = types.Location(workspace.session.uri_of(path), range_of(node.name.span, workspace.encoding))
                 found.append(types.SymbolInformation(place, node.name.text, kind))
     return found
 
@@ -66,9 +61,7 @@ def folding(declarations, comments) -> list[types.FoldingRange]:
     pending = list(declarations)
     while pending:
         node = pending.pop()
-        pending += (
-            [item for item in body(node) or () if body(item) is not None] if body(node) is not None else []
-        )
+        pending += [item for item in body(node) or () if body(item) is not None] if body(node) is not None else []
         first, last = node.span.line, node.span.source.location(node.span.last)[0]
         if last > first:
             found.append(types.FoldingRange(first - 1, last - 1))

@@ -57,9 +57,7 @@ class Server(LanguageServer):
                 for analysis in self.files.check(path):
                     self.publish(path, analysis.diagnostics)
                     await asyncio.sleep(0)
-            except (
-                Exception
-            ) as fault:  # a fault in the check of one file leaves the others and the server alone
+            except Exception as fault:  # a fault in the check of one file leaves the others and the server alone
                 LOG.error("check of %s: %s: %s", path, type(fault).__name__, fault, exc_info=fault)
 
     def publish(self, path: str, diagnostics) -> None:
@@ -202,6 +200,16 @@ def semantic_tokens(ls: Server, params: types.SemanticTokensParams) -> types.Sem
     return types.SemanticTokens(semantic.tokens(scope, ls.files.encoding) if scope is not None else [])
 
 
+@server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, semantic.LEGEND)
+def semantic_tokens_range(ls: Server, params: types.SemanticTokensRangeParams) -> types.SemanticTokens:
+    scope = ls.files.scope(ls.path(params))
+    if scope is None:
+        return types.SemanticTokens([])
+    source, encoding = scope.loaded.trees[0].source, ls.files.encoding
+    first, last = (offset(source, place, encoding) for place in (params.range.start, params.range.end))
+    return types.SemanticTokens(semantic.tokens(scope, encoding, first, last))
+
+
 @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
 def code_lens(ls: Server, params: types.CodeLensParams) -> list[types.CodeLens]:
     path = ls.path(params)
@@ -250,18 +258,14 @@ def formatting(ls: Server, params: types.DocumentFormattingParams) -> list[types
 
 @server.feature(
     types.TEXT_DOCUMENT_CODE_ACTION,
-    types.CodeActionOptions(
-        code_action_kinds=[types.CodeActionKind.QuickFix, types.CodeActionKind.SourceFixAll]
-    ),
+    types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix, types.CodeActionKind.SourceFixAll]),
 )
 def code_action(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
     path = ls.path(params)
     source = ls.files.source(path)
     if source is None:
         return []
-    first, last = (
-        offset(source, place, ls.files.encoding) for place in (params.range.start, params.range.end)
-    )
+    first, last = (offset(source, place, ls.files.encoding) for place in (params.range.start, params.range.end))
     return navigate.actions(ls.files, path, first, last, params.context.diagnostics)
 
 

@@ -52,12 +52,8 @@ def setting_of(library: Library, point: RulePoint) -> Setting:
     operator = library.operators[point.rule.operator]
     env = {**{f"target.{k}": v for k, v in point.target.fields.items()}, **point.choices, **point.form}
     env.update(Sizes.of(operator, list(point.rule.require), env).largest() or {})
-    dtypes = {
-        port.name: max(port.dtypes, key=DTYPE_BYTES.get) for port in operator.ports.values() if port.dtypes
-    }
-    return Setting(
-        operator, blueprint(operator).under(point.form), env, dtypes, point.target.family, point.kernels
-    )
+    dtypes = {port.name: max(port.dtypes, key=DTYPE_BYTES.get) for port in operator.ports.values() if port.dtypes}
+    return Setting(operator, blueprint(operator).under(point.form), env, dtypes, point.target.family, point.kernels)
 
 
 def verdicts(library: Library, rule: Rule) -> Iterator[tuple[RulePoint, tuple[Verdict, ...]]]:

@@ -8,11 +8,7 @@ import sys
 
 def loaded(module: str) -> set[str]:
     code = f"import sys, {module}; print(' '.join(name.split('.')[0] for name in sys.modules))"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
 def test_the_server_imports_no_compiler():

@@ -163,13 +163,9 @@ def test_faults_do_not_end_the_server(tmp_path):
         ):
             uri = editor.open(f"odd{number}.kds", text, save="\0" not in text)
             for place in (types.Position(0, 0), nowhere):
-                await editor.client.text_document_completion_async(
-                    types.CompletionParams(document(uri), place)
-                )
+                await editor.client.text_document_completion_async(types.CompletionParams(document(uri), place))
                 await editor.client.text_document_hover_async(types.HoverParams(document(uri), place))
-            await editor.client.text_document_semantic_tokens_full_async(
-                types.SemanticTokensParams(document(uri))
-            )
+            await editor.client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(document(uri)))
         uri = editor.open("rule.kds", RULE.read_text("utf-8"))
         assert await editor.until(uri, lambda found: True) == []
 
@@ -203,5 +199,23 @@ def test_a_finding_in_a_tactic_is_shown_where_it_is_applied(tmp_path):
         assert [(d.code, d.range.start.line) for d in found] == [("E101", 4)]
         places = [place.location.uri for place in found[0].related_information]
         assert places[0] == (tmp_path / "tactics.kds").as_uri()
+
+    talk(tmp_path, conversation)
+
+
+def test_expectations_are_in_the_outline_and_their_names_are_known(tmp_path):
+    text = "expect refuse E302 {\n  rule r schedules kda.decode on cpu {\n    kernel k computes step { }\n  }\n}\n"
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        client, doc = editor.client, document(uri)
+        outline = await client.text_document_document_symbol_async(types.DocumentSymbolParams(doc))
+        assert outline[0].name == "expect refuse E302" and outline[0].children[0].name == "r"
+        said = await client.text_document_hover_async(types.HoverParams(doc, at(text, "computes st|ep")))
+        assert "part step" in said.contents.value
+        whole = types.Range(types.Position(1, 0), types.Position(2, 0))
+        params = types.SemanticTokensRangeParams(doc, whole)
+        data = (await client.text_document_semantic_tokens_range_async(params)).data
+        assert len(data) == 15 and data[0] == 1
 
     talk(tmp_path, conversation)

@@ -94,6 +94,4 @@ def test_an_update_agrees_with_a_fresh_check():
         workspace.change(path, variant)
         found = workspace.settled(path).diagnostics
         fresh = check_source(SourceFile(path, variant))
-        assert [(d.code, d.span.first, d.message) for d in found] == [
-            (d.code, d.span.first, d.message) for d in fresh
-        ]
+        assert [(d.code, d.span.first, d.message) for d in found] == [(d.code, d.span.first, d.message) for d in fresh]
