@@ -83,10 +83,10 @@ def cubin(lowering: Lowering):
 
 
 def sass(lowering: Lowering):
-    from kdsl.inspect.sass import disassemble
+    from kdsl.inspect.sass import text_of
 
     for kernel, objects in zip(lowering.sources, lowering.objects):
-        yield f"{kernel.kernel}.sass", disassemble(objects.cubin)
+        yield f"{kernel.kernel}.sass", text_of(objects.cubin)
 
 
 def library(lowering: Lowering):

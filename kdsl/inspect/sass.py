@@ -35,6 +35,11 @@ _CONTROL = re.compile(r"\s+(?:&\w+=\S+|\?\w+)")
 
 def disassemble(cubin: bytes) -> Listing:
     """The cubin's SASS with source lines where it has them. Raises ToolMissing or CompilerFailed."""
+    return parse(text_of(cubin), str(cuda.nvdisasm()))
+
+
+def text_of(cubin: bytes) -> str:
+    """What nvdisasm prints of a cubin. Raises ToolMissing or CompilerFailed."""
     tool = cuda.nvdisasm()
     with tempfile.TemporaryDirectory(prefix="kdsl-") as folder:
         Path(folder, "kernel.cubin").write_bytes(cubin)
@@ -42,7 +47,7 @@ def disassemble(cubin: bytes) -> Listing:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CompilerFailed(" ".join([tool.name, *command[1:]]), done.stderr.strip()[:4000])
-    return parse(done.stdout, str(tool))
+    return done.stdout
 
 
 def parse(text: str, tool: str = "") -> Listing:

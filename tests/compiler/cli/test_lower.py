@@ -58,6 +58,22 @@ def test_all_stages_as_files(tmp_path):
     assert load_bundle(tmp_path / "cpu_split.kdsb").manifest.variants[0].options["gate"] == "bounded"
 
 
+CUDA_STAGES = {
+    "cuda": ("recurrence.cu", b"__global__"),
+    "ptx": ("recurrence.ptx", b"mma.sync.aligned.m16n8k16"),
+    "cubin": ("recurrence.cubin", b"\x7fELF"),
+    "sass": ("recurrence.sass", b"HMMA.16816.F32"),
+}
+
+
+def test_all_stages_of_a_gpu_as_files(tmp_path):
+    rule = str(RULES / "kda.chunk_forward" / "mma_bounded.kds")
+    done = kdsl("lower", rule, "--target", "sm_90a", "--emit", ",".join(CUDA_STAGES), "--output", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    for name, content in CUDA_STAGES.values():
+        assert content in (tmp_path / "mma_bounded" / "sm_90a" / name).read_bytes()
+
+
 def test_values_with_a_bar_are_variants(tmp_path):
     rule = str(RULES / "kda.decode" / "cpu_stream.kds")
     settings = ("--set", "gate=bounded|precomputed", "--shape", "K=16,V=16")
