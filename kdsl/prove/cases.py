@@ -59,6 +59,9 @@ def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
         {"B": 1, "T": 1, "H": 2, "HV": 4, "N": 1},
         ("initial_state", "final_state"),
     )
+    if tokens is None:
+        exact = {"B": 2, "T": chunk, "H": 1, "HV": 1, "N": 2}
+        yield Case("two rows that end with their chunk", exact, ("initial_state",))
     yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
 
 
