@@ -10,7 +10,7 @@ import textwrap
 import pytest
 from lsprotocol import types
 
-from .conftest import RULE, editor
+from .client import RULE, editor
 
 SLOW = 'import time, pathlib\npathlib.Path("started").write_text("")\ntime.sleep(60)\n'
 

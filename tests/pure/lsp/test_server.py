@@ -6,7 +6,7 @@ import asyncio
 
 from lsprotocol import types
 
-from .conftest import OPERATOR, RULE, at, document, editor
+from .client import OPERATOR, RULE, at, document, editor
 
 
 def talk(root, conversation, **general) -> None:
