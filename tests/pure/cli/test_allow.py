@@ -80,6 +80,4 @@ def test_the_edit_removes_what_silences_nothing():
 
 def test_the_examples_of_its_page():
     found = page("W504")
-    assert all("W504" in codes(text) for text in found.failing) and all(
-        codes(text) == [] for text in found.fixed
-    )
+    assert all("W504" in codes(text) for text in found.failing) and all(codes(text) == [] for text in found.fixed)

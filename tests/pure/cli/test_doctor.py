@@ -28,9 +28,7 @@ def test_check_needs_nothing_more_than_what_runs_this():
 
 def test_a_version_other_than_pinned(monkeypatch):
     monkeypatch.setattr(doctor, "version", lambda name: "1.2.3")
-    monkeypatch.setattr(
-        doctor, "requires", lambda name: ["apache-tvm==9.9; extra == 'compile'", "click>=1.3"]
-    )
+    monkeypatch.setattr(doctor, "requires", lambda name: ["apache-tvm==9.9; extra == 'compile'", "click>=1.3"])
     done = run("check", "compile")
     assert done.exit_code == 1
     assert "differs  apache-tvm" in done.output and "wanted ==9.9" in done.output
@@ -73,3 +71,40 @@ def test_it_imports_no_compiler():
     code = "import sys; from kdsl.cli.doctor import examine; list(examine()); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"tvm", "torch", "numpy"} & {name.split(".")[0] for name in done.stdout.split()}
+
+
+class Driver:
+    """A CUDA driver with some GPUs, as ctypes would call it."""
+
+    def __init__(self, *devices: tuple[str, int, int]):
+        self.devices = devices
+
+    def cuInit(self, flags):
+        return 0
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = len(self.devices)
+        return 0
+
+    def cuDeviceGet(self, handle, index):
+        handle._obj.value = index
+
+    def cuDeviceGetName(self, name, size, handle):
+        name.value = self.devices[handle.value][0].encode()
+
+    def cuDeviceGetAttribute(self, value, attribute, handle):
+        value._obj.value = self.devices[handle.value][attribute - 74]
+
+
+@pytest.mark.parametrize(
+    "devices, said",
+    [
+        ([("NVIDIA H200", 9, 0)], "NVIDIA H200 (sm_90, target sm_90a)"),
+        ([("A100", 8, 0), ("Tesla T4", 7, 5)], "A100 (sm_80, target sm_80); Tesla T4 (sm_75, no target describes it"),
+        ([], "a driver and no GPU"),
+    ],
+)
+def test_gpus_and_their_targets(monkeypatch, devices, said):
+    monkeypatch.setattr(doctor.ctypes, "CDLL", lambda name: Driver(*devices))
+    found = doctor.gpu()
+    assert said in found.found and (found.status == doctor.OK) == bool(devices)
