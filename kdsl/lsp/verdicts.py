@@ -18,7 +18,8 @@ from kdsl.lsp.analysis import Analysis
 from kdsl.lsp.names import Symbol
 from kdsl.lsp.scope import Scope
 
-MOST_POINTS = 16  # points of a rule that a hover shows
+MOST_POINTS = 256  # points of a rule that a hover decides
+MOST_ROWS = 16  # of them it lists
 SIGNS = {
     Status.HOLDS: "holds",
     Status.FAILS: "**fails**",
@@ -70,7 +71,7 @@ def at_text(point: RulePoint, several: bool) -> str:
 
 
 def contract(analysis: Analysis, name: str) -> str:
-    """The contract of a rule: a line for each clause, counted over the choose points."""
+    """The contract of a rule: a line for each clause, its worst verdict over the choose points."""
     rule = analysis.library.rules.get(name)
     if rule is None:
         return "No verdicts: the rule has errors."
@@ -81,6 +82,8 @@ def contract(analysis: Analysis, name: str) -> str:
     if not rows:
         return "The rule promises nothing."
     lines = [clause_row(clause, found) for clause, found in rows.items()]
+    if max(map(len, rows.values())) == MOST_POINTS:
+        lines.append(f"\nat the first {MOST_POINTS} points only; `kdsl check` decides all")
     return "| clause | verdict | evidence | found |\n|---|---|---|---|\n" + "\n".join(lines)
 
 
@@ -114,6 +117,10 @@ def clause_text(analysis: Analysis, rule: str, clause: str) -> str | None:
     if not rows:
         return None
     notes = [note for note in dict.fromkeys(notes) if note]
+    if len(rows) > MOST_ROWS:
+        notes.append(f"and {len(rows) - MOST_ROWS} points more; those that do not hold come first")
+        rows.sort(key=lambda row: f"| {SIGNS[Status.HOLDS]} |" in row)
+        rows = rows[:MOST_ROWS]
     table = "| at | verdict | evidence | found | needed |\n|---|---|---|---|---|\n" + "\n".join(rows)
     return "\n\n".join([f"`{clause}`", table, *notes])
 
