@@ -160,6 +160,8 @@ def shared_bytes(statement) -> int:
 
 
 def plain_source(source: str, symbol: str) -> str:
-    """TVM's text without the declaration that only repeats the definition."""
+    """TVM's text without the declaration that only repeats the definition, and with copies whose source is counted
+    in 64 bits: TVM's helpers take an `int`, and tensors have more than 2^31 elements."""
+    source = re.sub(r"(ptx_cp_async\w*\(void\* dst, int dst_off, void\* src, )int( src_off)", r"\1int64_t\2", source)
     declaration = re.search(rf'^extern "C" __global__ [^\n]*\b{symbol}\([^\n]*\);\n', source, re.MULTILINE)
     return source.replace(declaration.group(0), "", 1) if declaration else source

@@ -49,7 +49,7 @@ def is_number(value) -> bool:
 
 
 def is_float(value) -> bool:
-    return isinstance(value, float) if is_number(value) else str(value.ty.dtype).startswith("float")
+    return isinstance(value, float) if is_number(value) else str(value.ty.dtype).startswith(("float", "bfloat"))
 
 
 def as_float(value):

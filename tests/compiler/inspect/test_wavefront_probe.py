@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 from pathlib import Path
 
@@ -45,3 +46,14 @@ def test_comparison_reads_what_ncu_writes(probe, tmp_path, capsys):
     assert "| ldmatrix_rows128 | 32 | 32 | 4 | 32 |" in capsys.readouterr().out
     path.write_text("\n".join(rows).replace('"32"', '"31"'))
     assert probe.compare(str(path)) > 0
+
+
+def test_the_model_against_an_h200(probe):
+    """Nsight Compute on an H200, 2026-11-29. Loads of 8 and 16 bytes pair lanes that want the same words."""
+    rows = csv.DictReader(Path(__file__).with_name("wavefronts_h200.csv").open(encoding="utf-8"))
+    measured = {row["access"]: int(row["wavefronts"]) for row in rows}
+    predicted = probe.predictions()
+    assert measured.keys() == predicted.keys()
+    wrong = {name for name, (_, paired, _) in predicted.items() if measured[name] != paired}
+    # asynchronous copies write shared memory as their sectors arrive, which the model of one access does not see
+    assert wrong == {"copy16_column", "copy4_row"}
