@@ -13,6 +13,7 @@ COMMANDS = {
     "select": "which rule claims a call, and why the others refuse",
     "lower": "a rule to its schedule, TIR, source and bundle",
     "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
+    "inspect": "costly instructions of the machine code, with the rule lines behind them and verified edits",
     "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",

@@ -120,19 +120,20 @@ def cost_of(one: StagedCode, kind, stage, tensor, note, instructions: Iterable[I
 
 
 def spans_of(kernel: KernelPlan, stage: str | None, tensor: str) -> Iterator[tuple[str, Span]]:
-    """Where the rule places the tensor, how it computes the stage, and the stage in the operator."""
-    held = kernel.tensors.get(tensor)
-    if held is not None:
-        yield "placed", held.span
+    """Where the rule places the tensor, how it computes the stage, and the stage in the operator; each line once."""
+    found: list[tuple[str, Span]] = []
+    if tensor in kernel.tensors:
+        found.append(("placed", kernel.tensors[tensor].span))
     planned = stage_named(kernel, stage)
-    if planned is None:
-        return
-    for step in kernel.steps:
-        if step.sblock == planned.name and step.span.path != planned.span.path:
-            if held is None or step.span.line != held.span.line:
-                yield "scheduled", step.span
-            break
-    yield "stage", planned.span
+    if planned is not None:
+        last = next((step.span for step in reversed(kernel.steps) if step.sblock == planned.name), None)
+        found += [("computed", last)] if last is not None else []
+        found.append(("stage", planned.span))
+    seen = set()
+    for what, span in found:
+        if (span.path, span.line) not in seen:
+            seen.add((span.path, span.line))
+            yield what, span
 
 
 def stage_named(kernel: KernelPlan, name: str | None) -> PlannedStage | None:
