@@ -8,13 +8,14 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 # The environment is as pyproject.toml says, whatever the file's date: another content is another stamp.
 STAMP := $(VENV)/.kdsl-$(shell (cat pyproject.toml; echo "$(EXTRAS)") | cksum | cut -d' ' -f1)
 
-.PHONY: help venv demo tour test lint pytest gpu-test clean
+.PHONY: help venv demo tour test lint pytest mutation gpu-test clean
 
 help:
 	@echo "make demo      check, select, lower, run on recorded inputs, and a picture of the schedule"
 	@echo "make test      ruff, import contracts, all tests that need no GPU"
 	@echo "make tour      one rule from text to report, every step shown and asserted"
 	@echo "make gpu-test  tests on a GPU of this machine"
+	@echo "make mutation  mutants of everything, which stage rejects each: docs/mutation.md"
 	@echo "make lint      ruff and import contracts alone"
 	@echo "make clean     remove the environment and all that was built"
 
@@ -40,6 +41,14 @@ lint: $(STAMP)
 
 pytest: $(STAMP)
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/pure tests/compiler
+
+# Places of each operator on each subject, 0 for all of them; judged by two processes, and not again while the log holds.
+PLACES ?= 6
+
+mutation: $(STAMP)
+	$(VENV)/bin/python -m tests.mutation run --most $(PLACES) --part 1/2 & \
+	$(VENV)/bin/python -m tests.mutation run --most $(PLACES) --part 2/2 && wait
+	$(VENV)/bin/python -m tests.mutation report --most $(PLACES)
 
 gpu-test: $(STAMP)
 	$(VENV)/bin/python tests/gpu/run.py
