@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdsl.check.model import Operator, Rule, names_in, walk
+from kdsl.check.model import Operator, Rule, names_in
 from kdsl.syntax import nodes as n
 
 CLAIMS = ("unit_stride", "dense")
 
 
 def required_layouts(rule: Rule) -> dict[str, str]:
-    """`unit_stride(q, k)` and `dense(pool)` in `require`, by port."""
+    """`unit_stride(q, k)` and `dense(pool)` in `require`, by port: where the claim holds only if they do."""
     return {
         argument.text: node.function.text
         for claim in rule.require
-        for node in walk(claim.predicate)
+        for node in conjuncts(claim.predicate)
         if isinstance(node, n.Call) and node.function.text in CLAIMS
         for argument in node.arguments
         if isinstance(argument, n.Name)
     }
+
+
+def conjuncts(predicate: n.Node) -> Iterator[n.Node]:
+    """What a predicate needs in any case: both sides of `and`, neither side of `or`, nothing below `not`."""
+    if isinstance(predicate, n.Group):
+        yield from conjuncts(predicate.inner)
+    elif isinstance(predicate, n.Logical) and predicate.operator == "and":
+        yield from conjuncts(predicate.left)
+        yield from conjuncts(predicate.right)
+    else:
+        yield predicate
 
 
 def transposing_options(operator: Operator) -> dict[str, str]:
