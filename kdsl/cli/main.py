@@ -14,6 +14,7 @@ COMMANDS = {
     "lower": "a rule to its schedule, TIR, source and bundle",
     "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
     "inspect": "costly instructions of the machine code, with the rule lines behind them and verified edits",
+    "diff": "two rules, revisions or bundles: lines of the rule, schedule, TIR, resources and instructions",
     "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",
