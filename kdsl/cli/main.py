@@ -15,6 +15,7 @@ COMMANDS = {
     "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
     "inspect": "costly instructions of the machine code, with the rule lines behind them and verified edits",
     "diff": "two rules, revisions or bundles: lines of the rule, schedule, TIR, resources and instructions",
+    "viz": "the schedule as a picture: stages, loops, where every tensor lives and how long",
     "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",
