@@ -178,8 +178,9 @@ def layout_refusal(variant: Variant, tensors: Mapping[str, TensorView]) -> str:
             found = f"{name} starts {view.pointer % size} bytes past a multiple of {size}"
             return f"{found}, the variant needs it on one: call {name}.clone()"
         item = ITEM_BYTES[view.dtype]
+        rows = max((axis for axis, stride in enumerate(view.strides) if stride == 1), default=None)
         for axis, stride in enumerate(view.strides):
-            if stride != 1 and stride * item % size and _extended(view, axis):
+            if axis != rows and stride * item % size and _extended(view, axis):
                 found = f"{name} has strides {list(view.strides)} in elements of {item} bytes"
                 needed = f"the variant needs all but that of 1 in multiples of {size} bytes"
                 return f"{found}, {needed}: call {name}.contiguous(){_other_layout(name, view)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from kdsl.check.evaluate import Undecided, evaluate
-from kdsl.check.model import names_in
+from kdsl.check.model import DTYPE_BYTES, names_in
 from kdsl.lower.tvm import Var, decl_buffer, tirx
 from kdsl.plan.model import KernelPlan, Plan, Tensor
 from kdsl.syntax import nodes as n
@@ -102,7 +102,11 @@ class Signature:
         return reads, writes
 
     def strides_of(self, name: str, shape: list) -> list:
-        """Strides in elements: arguments, but for those that the rule requires to be what a dense tensor has."""
+        """Strides in elements: arguments, but for those that the rule requires to be what a dense tensor has.
+
+        Where a kernel takes a port in pieces, strides are written as multiples of a piece, which the launcher checks:
+        TVM emits a wide access only where it can prove the alignment.
+        """
         strides = [self.stride(name, axis) for axis in range(len(shape))] if shape else []
         layout = self.plan.layouts.get(name)
         if layout == "unit_stride":
@@ -113,7 +117,8 @@ class Signature:
         for axis, stride in enumerate(strides):
             if isinstance(stride, int):
                 del self.strides[name, axis]
-        return strides
+        step = self.kernel.aligned.get(name, 1) // DTYPE_BYTES[self.plan.specialization.dtypes[name]]
+        return [s if isinstance(s, int) or step <= 1 else tirx.floordiv(s, step) * step for s in strides]
 
     def stride(self, name: str, axis: int):
         if (name, axis) not in self.strides:

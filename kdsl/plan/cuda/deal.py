@@ -23,13 +23,8 @@ def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
     return stage.loops[-1].extent % (LANES * PIECE) == 0 and elements % (warps * LANES * PIECE) == 0
 
 
-def in_vectors(stage: PlannedStage, neighbours: frozenset[str]) -> bool:
-    """Whether a piece lies side by side in global memory, at one end."""
-    return stage.kind == "round" or (stage.kind == "tile" and stage.source.tensor in neighbours)
-
-
-def deal_pieces(stage: PlannedStage, warps: int, vector: bool) -> Iterator[s.Step]:
-    """Neighbouring elements to a lane, rows over warps. `vector`: a piece is one access, else nvcc decides."""
+def deal_pieces(stage: PlannedStage, warps: int) -> Iterator[s.Step]:
+    """Neighbouring elements to a lane, rows over warps; a piece is one access of memory."""
     why = f"elements over {warps} warps of {LANES} lanes, {PIECE} neighbours each"
     yield s.Fuse(stage.name, stage.span, why, tuple(loop.index for loop in stage.loops), "element")
     names = ("element.turn", "element.warp", "element.lane", "element.piece")
@@ -38,10 +33,7 @@ def deal_pieces(stage: PlannedStage, warps: int, vector: bool) -> Iterator[s.Ste
     yield s.Bind(stage.name, stage.span, why, names[2], "threadIdx.x")
     if stage.kind == "tile":
         yield s.Unroll(stage.name, stage.span, "many loads in flight", names[0])
-    if vector:
-        yield s.Vectorize(stage.name, stage.span, "one access of global memory", names[3])
-    else:
-        yield s.Unroll(stage.name, stage.span, "neighbours in one access", names[3])
+    yield s.Vectorize(stage.name, stage.span, "neighbours in one access", names[3])
 
 
 def deal(stage: PlannedStage, kernel: Kernel, warps: int, memory: str) -> Iterator[s.Step]:
@@ -108,8 +100,9 @@ def piece_bytes(home: Home) -> int:
     return int(home.attributes.get("via.bytes", 16))
 
 
-def copy(stage: PlannedStage, kernel: Kernel, warps: int, elements: int, vector: int) -> Iterator[s.Step]:
-    """A tile from the workspace into shared memory, `vector` elements a lane at a time."""
+def copy(stage: PlannedStage, kernel: Kernel, warps: int, vector: int) -> Iterator[s.Step]:
+    """A tile from global memory into shared memory, `vector` elements a lane at a time; of a small one, warps to spare
+    copy nothing."""
     home = kernel.homes[stage.tensor]
     span, why = home.span, f"{stage.tensor} in pieces of {vector} elements"
     loops = tuple(loop.index for loop in stage.loops)
@@ -117,11 +110,8 @@ def copy(stage: PlannedStage, kernel: Kernel, warps: int, elements: int, vector:
     if len(loops) > 1:
         name = "element"
         yield s.Fuse(stage.name, span, why, loops, name)
-    wide = elements >= warps * LANES * vector
-    factors = (None, warps, LANES, vector) if wide else (None, 1, -(-elements // vector), vector)
     names = (f"{name}.turn", f"{name}.warp", f"{name}.lane", f"{name}.piece")
-    yield s.Split(stage.name, span, why, name, factors, names)
-    if wide:
-        yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
+    yield s.Split(stage.name, span, why, name, (None, warps, LANES, vector), names)
+    yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
     yield s.Vectorize(stage.name, span, why, names[3])

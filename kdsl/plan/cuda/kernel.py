@@ -9,8 +9,8 @@ from attrs import evolve
 from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
-from kdsl.plan.cuda.barriers import barriers
-from kdsl.plan.cuda.deal import copy, deal, deal_pieces, in_vectors, piece_bytes, takes_pieces
+from kdsl.plan.cuda.barriers import barriers, reads_of
+from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
@@ -53,7 +53,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
     tensors = with_shared_buffers(tensors, body, frozenset(stage.tensor for stage in copies))
-    builder = _Steps(kernel, role, tensors, pins, decisions, dealt, neighbours_of(request))
+    builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
@@ -83,14 +83,16 @@ def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
 def aligned_ports(stages: Iterable[PlannedStage], copies, builder: _Steps, request: KernelRequest) -> dict[str, int]:
     """Bytes of the pieces in which stages take ports: their addresses must be multiples."""
     views, found = request.operator.views, {}
-    pieces = [
-        (stage, piece_bytes(request.kernel.homes[stage.tensor])) for stage in copies if stage.source.tensor in views
-    ]
+    neighbours = neighbours_of(request)
+    pieces = [(c.source.tensor, piece_bytes(request.kernel.homes[c.tensor])) for c in copies]
+    pieces = [(name, size) for name, size in pieces if name in views]
     for stage in stages:
-        if stage.kind == "tile" and builder.takes_vectors(stage):
-            pieces.append((stage, PIECE * DTYPE_BYTES[request.dtypes[views[stage.source.tensor].port]]))
-    for stage, size in pieces:
-        port = views[stage.source.tensor].port
+        if takes_pieces(stage, builder.tensors, builder.role.warps):
+            used = {stage.tensor} | {read.tensor for read in reads_of(stage)}
+            used |= {stage.source.tensor} if stage.source is not None else set()
+            pieces += [(name, PIECE * DTYPE_BYTES[request.dtypes[views[name].port]]) for name in used & neighbours]
+    for name, size in pieces:
+        port = views[name].port
         found[port] = max(size, found.get(port, 1))
     return found
 
@@ -201,7 +203,7 @@ class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
     def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision],
-                 dealt: str | None, neighbours: frozenset[str]):  # fmt: skip
+                 dealt: str | None):  # fmt: skip
         self.kernel, self.role, self.tensors, self.pins, self.decisions = (
             kernel,
             role,
@@ -210,7 +212,6 @@ class _Steps:
             decisions,
         )
         self.dealt = dealt  # the index whose values are dealt over lanes, each with its tensors in registers
-        self.neighbours = neighbours  # tensors whose last index runs over neighbours in global memory
         self.products: dict[str, Product] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
@@ -250,13 +251,10 @@ class _Steps:
             elif stage.name in self.products or stage.kind == "copy":
                 continue
             elif takes_pieces(stage, self.tensors, self.role.warps):
-                yield from deal_pieces(stage, self.role.warps, self.takes_vectors(stage))
+                yield from deal_pieces(stage, self.role.warps)
             else:
                 tensor = self.tensors.get(stage.tensor)
                 yield from deal(stage, self.kernel, self.role.warps, tensor.memory if tensor is not None else "global")
-
-    def takes_vectors(self, stage: PlannedStage) -> bool:
-        return takes_pieces(stage, self.tensors, self.role.warps) and in_vectors(stage, self.neighbours)
 
     def grid(self) -> Iterator[s.Step]:
         for axis in self.kernel.grid:
@@ -283,4 +281,4 @@ class _Steps:
     def copy(self, stage: PlannedStage) -> Iterator[s.Step]:
         tensor = self.tensors[stage.tensor]
         vector = piece_bytes(self.kernel.homes[stage.tensor]) // DTYPE_BYTES[tensor.dtype]
-        yield from copy(stage, self.kernel, self.role.warps, tensor.elements, vector)
+        yield from copy(stage, self.kernel, self.role.warps, vector)
