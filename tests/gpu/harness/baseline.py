@@ -51,7 +51,10 @@ def arguments(called: Callable[..., Any], tensors: Mapping[str, Any]) -> dict[st
     Where it has no sigmoid of its own, beta comes after it (that is then not in its time). Raises Unknown if
     it lacks an option that the call needs.
     """
-    known = set(inspect.signature(called).parameters)
+    parameters = inspect.signature(called).parameters
+    known = set(parameters)
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):  # FLA 0.6 reads these there
+        known |= {"A_log", "dt_bias"}
     given = {name: value for name, value in tensors.items() if value is not None}
     if lacking := sorted((ESSENTIAL & given.keys()) - known):
         raise Unknown(f"this FLA's {called.__name__} does not have {', '.join(lacking)}")
