@@ -59,13 +59,15 @@ def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
     run = _Check(loaded, target)
     run.run()
     shown = {path for path in loaded.paths}
-    diagnostics = [
-        *loaded.diagnostics,
-        *(d for d in run.findings.diagnostics if d.span.path in shown or not shown),
-    ]
+    diagnostics = [*loaded.diagnostics, *(d for d in run.findings.diagnostics if concerns(d, shown))]
     diagnostics = allowed(diagnostics, loaded.trees, unused=target is None)
     diagnostics.sort(key=lambda d: d.order)
     return CheckResult(tuple(diagnostics), run.library, tuple(loaded.paths))
+
+
+def concerns(diagnostic: Diagnostic, shown: set[str]) -> bool:
+    """Whether a finding is about the files that were named: every error is, and what points into one of them."""
+    return not shown or diagnostic.severity is Severity.ERROR or any(span.path in shown for span in (diagnostic.span, *(x.span for x in diagnostic.labels)))
 
 
 @define
