@@ -27,6 +27,8 @@ FLAGS = (
     # Threads are coroutines: `longjmp` goes from stack to stack, which a shadow stack would forbid.
     *(("-fcf-protection=none",) if platform.machine() == "x86_64" else ()),
 )  # fmt: skip
+# Scalars that nobody wrote hold neither zeros by luck nor a value of an earlier use.
+UNWRITTEN = "-ftrivial-auto-var-init=pattern"
 LONG_TEXT = 500  # lines; beyond them compiling well takes longer than running slowly
 LONGEST_SECONDS = 120
 KEPT = 256  # entries of the cache folder; beyond that the oldest go
@@ -71,7 +73,7 @@ def runner() -> Path:
 def library(source: str, arch: int) -> Path:
     """A translated kernel as a shared library; `arch` is `__CUDA_ARCH__`. Raises CannotEmulate."""
     level = "-O2" if source.count("\n") < LONG_TEXT else "-Og"
-    flags = (*FLAGS, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}")
+    flags = (*FLAGS, UNWRITTEN, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}")
     key = _key("kernel", _headers(), *flags, source)
 
     def build(target: Path) -> None:

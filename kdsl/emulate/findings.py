@@ -25,6 +25,7 @@ SENTENCES = {
     "divergence": "thread waits at {waits_at} for thread {other_thread}, which is at {other_at} "
     "(line {other_line})",
     "absent_lane": "shuffle from lane {offset}, which takes no part in it",
+    "left_out": "{detail} with the mask {mask}, which leaves out the thread itself",
     "hang": "still running at the end of the time allowed",
     "crash": "the program faulted{fault}",
     "launch": "{detail}",
@@ -73,7 +74,8 @@ class Finding:
             access=self.detail, what=first, where=f"byte {self.offset} of {self.array}",
             other_did=f"that {whose} {did} on line {self.other_line}",
             whose=whose, other_line=self.other_line, other_thread=self.other_thread, array=self.array,
-            offset=self.offset, bytes=self.bytes, detail=self.detail, waits_at=waits_at,
+            offset=self.offset, mask=f"{self.offset or 0:#010x}", bytes=self.bytes, detail=self.detail,
+            waits_at=waits_at,
             other_at=other_at or "another place", fault=f" ({self.detail})" if self.detail else "",
         )  # fmt: skip
 

@@ -124,11 +124,12 @@ template <class T> class VoidPointer : public Address {
 template <> class Pointer<void> : public VoidPointer<void> { using VoidPointer::VoidPointer; };
 template <> class Pointer<const void> : public VoidPointer<const void> { using VoidPointer::VoidPointer; };
 
-// A local array of the kernel: registers on the device. It starts as NaN, and its bounds are checked.
+// A local array of the kernel: registers on the device. It starts as NaN, integers as no mask of a whole warp and no
+// small number; its bounds are checked.
 template <class T, long N> struct Registers {
   T elements[N];
 
-  Registers() { std::memset(static_cast<void*>(elements), 0xff, sizeof elements); }
+  Registers() { std::memset(static_cast<void*>(elements), std::is_integral_v<T> ? 0xa5 : 0xff, sizeof elements); }
   operator T*() { return elements; }
   template <Index I> T& operator[](const I& index) {
     const auto number = plain(index);

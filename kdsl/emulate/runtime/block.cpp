@@ -35,6 +35,8 @@ void collective(const char* operation, uint32_t lanes, bool aligned, void (*reso
     report({.kind = "divergence", .detail = "incomplete warp"});
     end_run(0);
   }
+  // PTX ISA, shfl.sync and bar.warp.sync: undefined for a thread that its own mask leaves out.
+  if (!(lanes >> self.lane & 1)) report({.kind = "left_out", .detail = operation, .offset = int64_t(lanes)});
   self.lanes = (lanes & self.warp->existing()) | 1u << self.lane;
   self.operation = operation, self.resolve = resolve;
   give_way(Waits::warp);

@@ -135,6 +135,21 @@ def test_shuffle_from_a_lane_that_is_not_there():
     assert {f.kind for f in result.findings} == {"absent_lane"}
 
 
+def test_a_mask_without_the_thread_itself():
+    source = HEAD + "  y[threadIdx.x] = __shfl_xor_sync(0xfffffffeu, 1.0f, 0, 32);\n}\n"
+    result = run(source, "k", np.zeros(32, np.float32), 32)
+    finding = next(f for f in result.findings if f.kind == "left_out")
+    assert finding.thread == (0, 0, 0) and "0xfffffffe" in finding.explain()
+
+
+def test_a_register_that_nobody_wrote_holds_neither_zero_nor_what_was_there():
+    y = np.zeros(32, np.float32)
+    run(HEAD + "  float held;\n  y[threadIdx.x] = held;\n}\n", "k", y, 32)
+    assert (np.abs(y) > 1e30).all()
+    mask = "  uint mask[1];\n  y[threadIdx.x] = __shfl_xor_sync(mask[0], 1.0f, 0, 32);\n}\n"
+    assert "left_out" in {f.kind for f in run(HEAD + mask, "k", y, 32).findings}
+
+
 def test_an_endless_loop_is_a_finding():
     source = HEAD + "  int i = 0;\n  while (y[0] != 1.0f) {\n    i = i + 1;\n  }\n}\n"
     result = run(source, "k", np.zeros(4, np.float32), seconds=0.5)
