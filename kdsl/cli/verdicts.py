@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -55,4 +56,5 @@ def tool_names(found) -> tuple[str, ...]:
     families = dict.fromkeys("cpu" if one.target == "cpu" else "cuda" for one in found)
     named += [compiler_of(family)[0] for family in families]
     tools = [tool for one in found for verdict in one.verdicts for tool in verdict.tools]
-    return tuple(dict.fromkeys([*named, *(t for t in tools if t and t not in " ".join(named))]))
+    tools = [tool for tool in tools if re.search(r"\d+\.\d+", tool) and tool not in " ".join(named)]
+    return tuple(dict.fromkeys([*named, *tools]))

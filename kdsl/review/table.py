@@ -25,7 +25,11 @@ RESOURCES = (
     "rule", "target", "kernel", "threads", "registers", "spilled bytes", "shared bytes", "blocks per SM", "limit",
     "worst conflict", "matrix", "instructions", "ptxas says",
 )  # fmt: skip
-SIGNS = {Status.HOLDS: "holds", Status.FAILS: "**fails**", Status.UNKNOWN: "unknown", Status.PENDING: "pending"}
+
+LEGEND = (
+    "A cell is what was found where the clause holds; `pending` waits for `kdsl validate` on a GPU. Evidence: proved "
+    "by arithmetic, binary from ptxas and SASS, simulated by the model of the memory banks, measured on the machine."
+)
 
 
 @frozen
@@ -110,7 +114,7 @@ def row(rule: str, target: str, one: StagedCode) -> Row:
 
 def markdown(table: Table) -> str:
     """Two tables: clauses of every rule by target, then resources of every kernel."""
-    parts = ["## Verdicts", ""]
+    parts = ["## Verdicts", "", LEGEND, ""]
     for rule in dict.fromkeys(outcome.rule for outcome in table.outcomes):
         parts += [f"### `{rule}`", "", *clause_table([o for o in table.outcomes if o.rule == rule]), ""]
     rows = [row.cells for outcome in table.outcomes for row in outcome.rows]
@@ -124,29 +128,27 @@ def markdown(table: Table) -> str:
 def clause_table(found: list[Outcome]) -> Iterator[str]:
     """Clauses down, targets across."""
     clauses = dict.fromkeys((v.kernel, v.clause) for outcome in found for v in outcome.verdicts)
-    heads = ("clause", *(outcome.target for outcome in found))
+    heads = ("clause", "evidence", *(outcome.target for outcome in found))
     rows = []
     for kernel, clause in clauses:
-        cells = [f"`{kernel}: {clause}`" if kernel else f"`{clause}`"]
-        for outcome in found:
-            verdict = next((v for v in outcome.verdicts if (v.kernel, v.clause) == (kernel, clause)), None)
-            cells.append(cell(verdict) if verdict is not None else "")
-        rows.append(tuple(cells))
+        verdicts = [
+            next((v for v in outcome.verdicts if (v.kernel, v.clause) == (kernel, clause)), None) for outcome in found
+        ]
+        named = f"`{kernel}: {clause}`" if kernel else f"`{clause}`"
+        known = dict.fromkeys(v.evidence.value for v in verdicts if v is not None and v.status is not Status.PENDING)
+        rows.append((named, ", ".join(known), *(cell(v) if v is not None else "" for v in verdicts)))
     yield from grid(heads, rows)
     yield from (f"\n{o.target}: refused: {o.refusal}" for o in found if o.refusal)
     yield from (f"\nSettings: {text}." for text in dict.fromkeys(o.settings for o in found if o.settings))
 
 
 def cell(verdict: Verdict) -> str:
-    """`holds: 38080 bytes (binary)`."""
-    sign = SIGNS[verdict.status]
-    if verdict.status is Status.PENDING:
-        return sign
-    if verdict.status is Status.UNKNOWN:
-        return f"{sign}: {verdict.note}" if verdict.note else sign
-    return (
-        f"{sign}: {verdict.found} ({verdict.evidence.value})" if verdict.found else f"{sign} ({verdict.evidence.value})"
-    )
+    """What was found where the clause holds; what is wrong where it does not."""
+    if verdict.status is Status.HOLDS:
+        return verdict.found or "holds"
+    if verdict.status is Status.FAILS:
+        return f"**fails**: {verdict.found}"
+    return f"**unknown**: {verdict.note}" if verdict.status is Status.UNKNOWN else "pending"
 
 
 def grid(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:

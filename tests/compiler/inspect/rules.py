@@ -15,7 +15,7 @@ from kdsl.plan.specialize import specialize
 from kdsl.source.render.text import render_text
 
 RULES = ("mma_bounded", "mma_any_gate", "lane_columns")
-FILES = {"lane_columns": "kda.decode/lane_columns.kds"}
+FILES = {name: f"kda.decode/{name}.kds" for name in ("lane_columns", "cpu_stream")}
 
 
 def file_of(rule: str) -> Path:

@@ -1,0 +1,116 @@
+"""Clauses that wait for a device are decided on this CPU; wrong results fail, what was not measured stays pending."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from kdsl.bundle.load import read_bundle
+from kdsl.cli.main import cli
+from kdsl.driver.compile import build
+from kdsl.review import settle as settling
+from kdsl.review.bench import Bench
+from kdsl.review.profiler import NoProfiler, facts_of
+from kdsl.review.settle import claim_of
+from kdsl.review.subject import subject
+
+from ..inspect.rules import file_of
+
+CLAUSES = """  measure {
+    error within kda.acceptance
+    p95_latency <= 60000 ms
+    p95_latency <= 100 * baseline previous
+    l1_hit_rate >= 0.5
+  }
+"""
+IN_KERNEL = {"gate": "bounded", "use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    """Short calls where time is taken."""
+    monkeypatch.setattr(settling, "HOST_TOKENS", 32)
+    monkeypatch.setattr(settling, "HEADS", 2)
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """A bundle for the CPU whose clauses all wait: error, latencies, a profiler's metric."""
+    folder = tmp_path_factory.mktemp("waiting")
+    text = file_of("cpu_split").read_text(encoding="utf-8").replace("rule cpu_split", "rule waiting")
+    text = text.replace("    error within kda.acceptance\n", "").replace("  ensure {", f"{CLAUSES}  ensure {{")
+    (folder / "waiting.kds").write_text(text, encoding="utf-8")
+    plan = subject(str(folder / "waiting.kds")).lowering("cpu", IN_KERNEL).plan
+    return build([plan], folder / "waiting.kdsb")
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["validate", *map(str, arguments)])
+
+
+def verdicts(path) -> dict:
+    return {v.clause: (v.verdict, v.evidence) for v in read_bundle(path).manifest.variants[0].verdicts}
+
+
+def test_what_can_be_measured_is_settled_in_a_copy(waiting, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # no ncu
+    digest = read_bundle(waiting).digest
+    done = run(waiting, "--output", tmp_path / "settled.kdsb", "--runs", 3, "--baseline", waiting)
+    assert done.exit_code == 1, done.output  # one stays pending
+    found = verdicts(tmp_path / "settled.kdsb")
+    assert found["error within kda.acceptance"] == ("holds", "measured")
+    assert found["p95_latency <= 60000 ms"] == ("holds", "measured")
+    assert found["p95_latency <= 100 * baseline previous"] == ("holds", "measured")
+    assert found["l1_hit_rate >= 0.5"][0] == "pending" and "ncu" in done.output
+    assert read_bundle(waiting).digest == digest and verdicts(waiting)["p95_latency <= 60000 ms"][0] == "pending"
+    assert run(waiting, "--output", tmp_path / "settled.kdsb").exit_code == 2  # never over something
+
+
+def test_wrong_results_fail(waiting, tmp_path, monkeypatch):
+    honest = Bench.chunk
+
+    def wrong(self, call):
+        o, state = honest(self, call)
+        return o * 1.05, state
+
+    monkeypatch.setattr(Bench, "chunk", wrong)
+    done = run(waiting, "--output", tmp_path / "settled.kdsb", "--runs", 1)
+    assert done.exit_code == 1
+    assert verdicts(tmp_path / "settled.kdsb")["error within kda.acceptance"] == ("fails", "measured")
+
+
+def test_without_the_gpu_it_says_so(tmp_path, compiler):
+    bundle = build([subject(str(file_of("lane_columns"))).lowering("sm_90a").plan], tmp_path / "gpu.kdsb")
+    done = run(bundle)
+    assert done.exit_code == 3 and "validating sm_90a needs such a device" in done.output
+    done = run(bundle, "--target", "sm_80")
+    assert done.exit_code == 2 and "no variant for sm_80" in done.output
+
+
+def test_decode_is_run_on_its_own_calls(tmp_path):
+    text = file_of("cpu_stream").read_text(encoding="utf-8").replace("rule cpu_stream", "rule waiting")
+    text = text.replace("    error within kda.acceptance\n", "")
+    text = text.replace("  ensure {", "  measure { error within kda.acceptance }\n  ensure {")
+    (tmp_path / "waiting.kds").write_text(text, encoding="utf-8")
+    plan = subject(str(tmp_path / "waiting.kds")).lowering("cpu", {"gate": "softplus"}).plan
+    done = run(build([plan], tmp_path / "decode.kdsb"))
+    assert done.exit_code == 0 and "2 calls" in done.output, done.output
+
+
+def test_clauses_of_a_manifest_are_read():
+    assert claim_of("error within kda.acceptance").predicate.acceptance.text == "kda.acceptance"
+    assert claim_of("p95_latency <= 0.9 * baseline fla") is not None
+    assert claim_of("p95_latency <= <= 3") is None
+
+
+def test_metrics_of_the_profiler(tmp_path, compiler):
+    bundle = build([subject(str(file_of("lane_columns"))).lowering("sm_90a").plan], tmp_path / "gpu.kdsb")
+    variant = read_bundle(bundle).manifest.variants[0]
+    (kernel,) = variant.kernels
+    head = '==PROF== Connected\n"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    hits = "l1tex__t_sector_hit_rate.pct"
+    rows = f'"0","{kernel.symbol}","{hits}","%","61.5"\n"1","other","{hits}","%","2"\n'
+    found = facts_of(head + rows, variant, "a GPU", ["l1_hit_rate"])
+    assert found["l1_hit_rate"].value == pytest.approx(0.615) == found[f"{kernel.name}/l1_hit_rate"].value
+    with pytest.raises(NoProfiler, match="sm__warps_active"):
+        facts_of(head + rows, variant, "a GPU", ["achieved_occupancy"])
