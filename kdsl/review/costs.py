@@ -126,9 +126,11 @@ def spans_of(kernel: KernelPlan, stage: str | None, tensor: str) -> Iterator[tup
         found.append(("placed", kernel.tensors[tensor].span))
     planned = stage_named(kernel, stage)
     if planned is not None:
-        last = next((step.span for step in reversed(kernel.steps) if step.sblock == planned.name), None)
-        found += [("computed", last)] if last is not None else []
-        found.append(("stage", planned.span))
+        own = planned.span
+        steps = (step.span for step in reversed(kernel.steps) if step.sblock == planned.name)
+        last = next(steps, own)
+        found += [("computed", last)] if (last.path, last.line) != (own.path, own.line) else []
+        found.append(("stage", own))
     seen = set()
     for what, span in found:
         if (span.path, span.line) not in seen:

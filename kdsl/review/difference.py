@@ -154,7 +154,27 @@ def texts_changed(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[TextC
         if lines:
             added = sum(line.startswith("+") for line in lines)
             dropped = sum(line.startswith("-") for line in lines)
-            found.append(TextChange(kernel, added, dropped, lines))
+            found.append(TextChange(kernel, added, dropped, dedented(lines)))
+    return tuple(found)
+
+
+def dedented(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Lines of a unified difference, those of each part moved left by what they are all indented."""
+    found: list[str] = []
+    part: list[str] = []
+
+    def close() -> None:
+        depth = min((len(line[1:]) - len(line[1:].lstrip()) for line in part if line[1:].strip()), default=0)
+        found.extend(line[0] + line[1 + depth :] for line in part)
+        part.clear()
+
+    for line in lines:
+        if line.startswith("@@"):
+            close()
+            found.append(line)
+        else:
+            part.append(line)
+    close()
     return tuple(found)
 
 
