@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from kdsl.check.evaluate import decide
 from kdsl.check.graph import build_graph
-from kdsl.check.model import Operator, RulePoint, Specialization
+from kdsl.check.model import Operator, RulePoint, Specialization, names_in
+from kdsl.check.sizes import conjuncts
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
 from kdsl.plan.layout import required_layouts
 from kdsl.plan.model import Plan, Tensor
+from kdsl.plan.refusal import PlanRefused
 from kdsl.plan.request import KernelRequest
 
 FAMILIES = {"cpu": plan_cpu_kernel, "cuda": plan_cuda_kernel}
@@ -16,6 +19,7 @@ FAMILIES = {"cpu": plan_cpu_kernel, "cuda": plan_cuda_kernel}
 def derive(point: RulePoint, operator: Operator, specialization: Specialization) -> Plan:
     """The plan of a rule. Raises PlanRefused with the place in the rule and the remedy."""
     settings = settings_of(point, specialization)
+    refuse_unclaimed(point, settings)
     graph = build_graph(operator, settings)
     made: dict[str, Tensor] = {}
     kernels = []
@@ -27,6 +31,19 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
         kernels.append(planned)
     return Plan(point, operator, specialization, settings, graph, tuple(kernels))
+
+
+def refuse_unclaimed(point: RulePoint, settings: dict[str, object]) -> None:
+    """A rule is lowered only for calls that it takes: no clause of `require` is false for what is known here."""
+    for claim in point.rule.require:
+        for predicate in conjuncts(claim.predicate):
+            if decide(predicate, settings) is False:
+                found = ", ".join(f"{name} = {settings[name]}" for name in names_in(predicate) if name in settings)
+                raise PlanRefused(
+                    "R001", f"rule `{point.rule.name}` does not take this call", predicate.span,
+                    observed=found or None, required=predicate.span.text,
+                    help=(claim.message.value,) if claim.message else (),
+                )  # fmt: skip
 
 
 def settings_of(point: RulePoint, specialization: Specialization) -> dict[str, object]:
