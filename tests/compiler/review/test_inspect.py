@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdsl.cli.main import cli
+from kdsl.data import data_root
 from kdsl.driver.compile import build
 from kdsl.inspect.stages import staged_code
 from kdsl.lower.lowering import Lowering
@@ -119,3 +120,14 @@ def test_the_command_on_a_bundle_and_on_one_that_is_of_other_code(tmp_path):
 def test_wrong_usage(arguments, said):
     done = CliRunner().invoke(cli, ["inspect", *arguments])
     assert done.exit_code == 2 and said in done.output
+
+
+def test_the_example_of_the_documentation_is_refused_and_cured():
+    """docs/bank-conflict.md: the clause fails with 8, and the edit that it shows is the one that is found."""
+    docs = data_root() / "docs"
+    rule, lowering, kernels = recurrence_of(docs / "examples/bank_conflict.kds")
+    assert kernels[0].conflicts("k_decayed").value == 8
+    (found,) = found_for(rule, lowering, kernels, "k_decayed")
+    page = (docs / "bank-conflict.md").read_text(encoding="utf-8")
+    assert f"+ {' '.join(found.edit.replacement.split())}" in page
+    assert "`bank_conflicts(k_decayed) == 1`: fails (simulated); found 8" in page
