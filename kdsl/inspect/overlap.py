@@ -62,7 +62,8 @@ def overlapped(function: Function, work: Selection, issued: Selection) -> Overla
     if not graph.resolved:
         return _unknown("the code branches to computed addresses")
     always, steady, sometimes = set(chosen), set(chosen), set()
-    issuing = _without_skips(graph.successors, [at for at, i in enumerate(code) if i.executes and issued(i)])
+    starts = [at for at, i in enumerate(code) if i.executes and issued(i) and _issue(i) is not None]
+    issuing = _without_skips(graph.successors, starts)
     for kind in sorted(kinds):
         flying = _in_flight(graph.successors, code, issued, kind)
         in_steps = _in_flight(issuing, code, issued, kind)

@@ -9,7 +9,7 @@ from kdsl.driver.compile import ContractFailed, build
 from kdsl.driver.contract import broken, verdicts
 from kdsl.source.diagnostic import Evidence
 
-from .rules import lowered, lowering_of, padded, staged
+from .rules import lowered, lowering_of, padded, staged, text_of
 
 HOLD = """
     uses mma.sync.m16n8k16.bf16 in state_key, solve_apply, state_query, within, state_update
@@ -76,7 +76,11 @@ def test_false_clauses_fail_and_open_ones_do_not_hold(tmp_path):
 
 
 def test_the_same_algorithm_is_a_proof(tmp_path):
-    found = by_clause(lowered(padded(tmp_path, 8, "same_algorithm"), "padded", "sm_90a"))["same_algorithm"]
+    text = text_of("lane_columns").replace("rule lane_columns", "rule proved")
+    (tmp_path / "proved.kds").write_text(
+        text.replace("  ensure {", "  ensure { same_algorithm }\n  ensure {"), encoding="utf-8"
+    )
+    found = by_clause(lowered(tmp_path / "proved.kds", "proved", "sm_90a"))["same_algorithm"]
     assert (found.status, found.evidence) == (Status.HOLDS, Evidence.FIELD)
 
 
