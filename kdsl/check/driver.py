@@ -67,7 +67,9 @@ def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
 
 def concerns(diagnostic: Diagnostic, shown: set[str]) -> bool:
     """Whether a finding is about the files that were named: every error is, and what points into one of them."""
-    return not shown or diagnostic.severity is Severity.ERROR or any(span.path in shown for span in (diagnostic.span, *(x.span for x in diagnostic.labels)))
+    if not shown or diagnostic.severity is Severity.ERROR:
+        return True
+    return any(span.path in shown for span in (diagnostic.span, *(x.span for x in diagnostic.labels)))
 
 
 @define
