@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 
 from attrs import evolve, field, frozen
 
@@ -20,7 +21,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.lower.stir.schedule import StepRefused
 from kdsl.lower.toolchain.cc import CompilerFailed
 from kdsl.plan.memory import kernel_bytes
-from kdsl.plan.model import KernelPlan
+from kdsl.plan.model import KernelPlan, Tensor
 from kdsl.plan.refusal import PlanRefused
 from kdsl.review.costs import CONFLICT, Cost
 from kdsl.review.subject import NotReviewable, Subject, subjects_of
@@ -114,8 +115,9 @@ def placement_of(subject: Subject, kernel: KernelPlan, tensor: str) -> n.Placeme
 # ---- edits
 
 
-def edits(line: n.Placement, dtype: str) -> Iterator[Edit]:
-    """Variants of a placement line, none of which changes what is computed."""
+def edits(line: n.Placement, dtype: str, orders: Iterable[tuple[str, ...]] = ()) -> Iterator[Edit]:
+    """Variants of a placement line, none of which changes what is computed. `orders` are of the indices of all its
+    tensors, other than the one they have."""
     text = line.span.text
     bare = re.sub(r" (?:pad \d+|swizzle \d+)", "", text)
     size = DTYPE_BYTES[dtype]
@@ -130,6 +132,20 @@ def edits(line: n.Placement, dtype: str) -> Iterator[Edit]:
     for width in COPY_BYTES:
         if copies is not None and int(copies[1]) != width:
             yield from _variant(line, text, text.replace(copies[0], f"of {width} bytes", 1), f"copies of {width} bytes")
+    for order in orders:
+        named = f" order {', '.join(order)}"
+        without = re.sub(r" order \w+(?:, \w+)*", "", text)
+        yield from _variant(line, text, without.replace(" in shared", f" in shared{named}", 1), named)
+
+
+def other_orders(tensors: list[Tensor]) -> list[tuple[str, ...]]:
+    """Orders of the indices that tensors of a line share; none where they differ."""
+    indices = {tensor.indices for tensor in tensors}
+    if len(indices) != 1:
+        return []
+    (shared,) = indices
+    now = {tensor.order or tensor.indices for tensor in tensors}
+    return [order for order in permutations(shared) if len(shared) > 1 and now != {order}]
 
 
 def _variant(line: n.Placement, before: str, after: str, title: str) -> Iterator[Edit]:
@@ -163,8 +179,9 @@ class _Search:
         kernel, tensors = self.one.plan.name, self.tensors
         now = self.judged(self.one.plan, self.one.shared)
         dtype = self.one.plan.tensors[tensors[0]].dtype
+        orders = other_orders([self.one.plan.tensors[name] for name in tensors])
         promising, tried = [], 0
-        for edit in edits(self.line, dtype):
+        for edit in edits(self.line, dtype, orders):
             tried += 1
             judged = self.estimate(edit)
             if judged is not None and judged.worst < now.worst and judged.others <= max(now.others, now.worst):

@@ -131,3 +131,14 @@ def test_the_example_of_the_documentation_is_refused_and_cured():
     page = (docs / "bank-conflict.md").read_text(encoding="utf-8")
     assert f"+ {' '.join(found.edit.replacement.split())}" in page
     assert "`bank_conflicts(k_decayed) == 1`: fails (simulated); found 8" in page
+
+
+def test_every_kind_of_remedy_is_tried():
+    rule = subject(str(file_of("mma_bounded")))
+    plan = next(k for k in rule.lowering("sm_90a").plan.kernels if k.name == "recurrence")
+    line = placement_of(rule, plan, "inv")
+    titles = [
+        e.title for e in searching.edits(line, "bf16", searching.other_orders([plan.tensors["inv"], plan.tensors["m"]]))
+    ]
+    assert {"no pad", "pad 16", "swizzle 128", "copies of 8 bytes", "order j, i"} <= set(titles)
+    assert searching.other_orders([plan.tensors["inv"], plan.tensors["k_decayed"]]) == []
