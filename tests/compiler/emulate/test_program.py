@@ -64,8 +64,9 @@ SHAPE = "H=2,K=32,V=32"
 class TokenByToken:
     operator = "kda.chunk_forward"
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, settings=None):
         self.source = source
+        self.settings = {"K": 32, "V": 32, **(settings or {})}
 
     def bind(self, call):
         sequences, heads = call["initial_state"].shape[:2]
@@ -106,7 +107,7 @@ def test_a_refused_program_is_unknown():
 
 
 def run(monkeypatch, source, *arguments):
-    monkeypatch.setattr(command, "lowering", lambda: lambda rule, target, settings: TokenByToken(source))
+    monkeypatch.setattr(command, "lowering", lambda: lambda rule, target, settings: TokenByToken(source, settings))
     return CliRunner().invoke(command.emulate, [__file__, "--target", "sm_90a", "--shape", SHAPE, *arguments])
 
 
