@@ -1,11 +1,13 @@
 """Whether a barrier keeps two threads apart: shared addresses on both sides of it, counted thread by thread.
 
 Shares nothing with the emulator: the index expressions of the text are evaluated for every thread and every
-turn of the loops around them. Conditions are left out, so what is counted is at least what happens.
+turn of the loops around them. Conditions that speak of more are left out, so what is counted is at least
+what happens.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import product
@@ -17,6 +19,7 @@ from .cuda_text import Access, accesses, body_start, closing
 BARRIER = "__syncthreads();"
 LOOP = re.compile(r"for \((?:int|int64_t) (\w+) = \D*(\d+)\)?; \1 < \(?(?:\(int64_t\))?(\d+)\)?; \+\+\1\) \{")
 CAST = re.compile(r"\(int(?:64_t)?\)")
+ARITHMETIC = re.compile(r"[\w\s()+*/%<>&|-]+")
 MOST = 200_000  # addresses of one access
 
 
@@ -30,7 +33,20 @@ class Touched:
 
 def keeps_nothing_apart(text: str, place: int) -> bool:
     """Whether no thread writes, on one side of the barrier at `place`, what another touches on the other."""
+    return apart_from(*sides(text, place))
+
+
+def may_come_after(text: str, start: int, end: int) -> bool:
+    """Whether the statement from `start` to `end` may come after the barrier that follows it."""
+    place = text.index(BARRIER, end)
     before, after = sides(text, place)
+    if before is None:
+        return False
+    return apart_from(list(touched(text, start, end)), after)
+
+
+def apart_from(before: list[Touched] | None, after: list[Touched] | None) -> bool:
+    """Whether no address is touched by two threads, one in each list, of which one writes."""
     if before is None or after is None:
         return False
     for first, second in product(before, after):
@@ -53,6 +69,8 @@ def sides(text: str, place: int):
     later = len(text) if later < 0 else later
     if not (level(text[earlier:place]) and level(text[place:later])):
         return None, None
+    if re.search(r"\bbuf_dyn_shmem_ptr(?!\)\[)|&\(", text[earlier:later]):
+        return None, None  # copies, products and vectors touch more than the element that they name
     return [list(touched(text, a, b)) for a, b in ((earlier, place), (place, later))]
 
 
@@ -74,25 +92,45 @@ def touched(text: str, start: int, end: int) -> Iterator[Touched]:
 
 
 def addresses(text: str, access: Access) -> frozenset | None:
-    index = CAST.sub("", access.index(text)).replace("threadIdx.", "").replace("/", "//")
+    """(address, thread) of every access; None where the text says too little."""
+    index = plain(access.index(text))
     loops = enclosing(text, access.start)
-    names = {"x": range(32), "y": range(4), **loops}
-    used = [name for name in names if re.search(rf"\b{name}\b", index)]
-    free = set(re.findall(r"[a-z_]\w*", index)) - set(names)
-    if free:
+    known = {"x", "y", *loops}
+    if names_of(index) - known or not ARITHMETIC.fullmatch(index):
         return None
+    conditions = [c for c in conditions_around(text, access.start) if not names_of(c) - known]
+    used = [name for name in loops if name in names_of(" ".join([index, *conditions]))]
+    ranges = [range(32), range(4), *(loops[name] for name in used)]
+    if math.prod(map(len, ranges)) > MOST:
+        return None
+    order = ["x", "y", *used]
     code = compile(index, "index", "eval")
-    count = 32 * 4
-    for name in loops:
-        count *= len(loops[name])
-    if count > MOST:
-        return None
-    ranges = [names[name] for name in ("x", "y", *(n for n in loops if n in used))]
-    order = ["x", "y", *(n for n in loops if n in used)]
+    allowed = compile(" and ".join(["True", *(f"({c})" for c in conditions)]), "condition", "eval")
     found = set()
-    for values in product(*ranges):
-        found.add((eval(code, {}, dict(zip(order, values, strict=True))), values[:2]))
+    for turn in product(*ranges):
+        values = dict(zip(order, turn, strict=True))
+        if eval(allowed, {}, values):
+            found.add((eval(code, {}, values), turn[:2]))
     return frozenset(found)
+
+
+def plain(expression: str) -> str:
+    """C as Python: casts left out, threads as x and y."""
+    text = CAST.sub("", expression).replace("threadIdx.", "").replace("/", "//")
+    return text.replace("&&", " and ").replace("||", " or ")
+
+
+def names_of(expression: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", expression)) - {"and", "or", "not", "True"}
+
+
+def conditions_around(text: str, place: int) -> Iterator[str]:
+    """Conditions of the `if` blocks that a place is in."""
+    for found in re.finditer(r"\bif \(", text[body_start(text) : place]):
+        opening = body_start(text) + found.end() - 1
+        end = closing(text, opening)
+        if text[end + 1 :].startswith(" {") and closing(text, end + 2) > place:
+            yield plain(text[opening + 1 : end])
 
 
 def enclosing(text: str, place: int) -> dict[str, range]:

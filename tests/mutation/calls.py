@@ -41,6 +41,8 @@ def chunk_calls(settings: Mapping[str, object]) -> tuple[Tried, ...]:
             long_memory,
             strongest_gates,
             equal_keys,
+            one_hot,
+            tiny_rows,
             other_scalars,
             other_order,
         )
@@ -104,6 +106,38 @@ def equal_keys(settings) -> Tried:
     return same("equal keys", {**call, "k": stored(keys, call["k"].dtype)})
 
 
+def one_hot(settings) -> Tried:
+    """A channel of the keys for each token: no term of a sum can be left out."""
+    call = dict(chunk_call(np.random.default_rng(33), {**SIZES, "HV": 1}, (128,), settings))
+    rows = np.eye(128)[None, :, None, :]
+    slow = stored(np.full(call["g"].shape, -8.0), call["g"].dtype)
+    return same(
+        "one-hot rows",
+        {
+            **call,
+            "k": stored(rows, call["k"].dtype),
+            "g": slow,
+            "q": stored(np.roll(rows, 1, 1), call["q"].dtype),
+        },
+    )
+
+
+def tiny_rows(settings) -> Tried:
+    """Rows of zeros and rows as small as the epsilon of their norm."""
+    call = dict(chunk_call(np.random.default_rng(34), {**SIZES, "HV": 1}, (24,), settings))
+    return same("tiny rows", {**call, **tiny(call, np.random.default_rng(35), 1)})
+
+
+def tiny(call: Mapping[str, Any], rng: np.random.Generator, axis: int) -> dict[str, np.ndarray]:
+    found = {}
+    for name in ("q", "k"):
+        shape = [1] * call[name].ndim
+        shape[axis] = call[name].shape[axis]
+        size = np.resize([2.0**-12, 0.0, 2.0**-10], shape[axis]).reshape(shape)
+        found[name] = stored(rng.standard_normal(call[name].shape) * size, call[name].dtype)
+    return found
+
+
 def other_scalars(settings) -> Tried:
     """Another scale, a weaker bound, no final state."""
     call = dict(chunk_call(np.random.default_rng(18), SIZES, (19, 14), settings))
@@ -121,7 +155,17 @@ def other_order(settings) -> Tried:
 
 def decode_calls(settings: Mapping[str, object]) -> tuple[Tried, ...]:
     return tuple(
-        make(settings) for make in (skipped_row, speculative, no_slots, outside_slots, rows_of_views)
+        make(settings)
+        for make in (
+            skipped_row,
+            speculative,
+            dropped_slots,
+            no_slots,
+            outside_slots,
+            rows_of_views,
+            one_hot_token,
+            tiny_tokens,
+        )
     )
 
 
@@ -133,16 +177,19 @@ def speculative(settings) -> Tried:
     """A slot for each token; how many of the last call's were accepted."""
     call = dict(decode_call(np.random.default_rng(22), {**SIZES, "N": 3, "T": 3}, settings))
     pool = np.random.default_rng(23).normal(0, 0.25, (12, *call["pool"].shape[1:])).astype(np.float32)
+    accepted = np.array([1, 3, 2], np.int64)
     slots = np.array([[3, 1, 7], [2, -1, 11], [5, 8, 4]], np.int64)
-    return same(
-        "speculative",
-        {
-            **call,
-            "pool": pool,
-            "ssm_state_indices": slots,
-            "num_accepted_tokens": np.array([1, 3, 2], np.int64),
-        },
-    )
+    outside = np.array([[3, 1, 7], [2, 12, 11], [5, 8, 4]], np.int64)
+    call |= {"pool": pool, "num_accepted_tokens": accepted}
+    return Tried("speculative", {**call, "ssm_state_indices": outside}, {**call, "ssm_state_indices": slots})
+
+
+def dropped_slots(settings) -> Tried:
+    """A negative slot of a token drops that write; a row whose last state is nowhere writes nothing."""
+    call = dict(speculative(settings).judged)
+    slots = call["ssm_state_indices"].copy()
+    slots[0, 0] = -1
+    return same("dropped slots", {**call, "ssm_state_indices": slots})
 
 
 def no_slots(settings) -> Tried:
@@ -166,6 +213,26 @@ def rows_of_views(settings) -> Tried:
         wide[::2] = call[name]
         call[name] = wide[::2]
     return same("views", call, seed=5)
+
+
+def one_hot_token(settings) -> Tried:
+    call = dict(decode_call(np.random.default_rng(27), {**SIZES, "HV": 1, "N": 16, "T": 8}, settings))
+    rows = np.eye(128).reshape(16, 8, 1, 128)
+    slow = stored(np.full(call["g"].shape, -8.0), call["g"].dtype)
+    return same(
+        "one-hot rows",
+        {
+            **call,
+            "k": stored(rows, call["k"].dtype),
+            "g": slow,
+            "q": stored(np.roll(rows, 1, 1), call["q"].dtype),
+        },
+    )
+
+
+def tiny_tokens(settings) -> Tried:
+    call = dict(decode_call(np.random.default_rng(28), {**SIZES, "HV": 1, "N": 3, "T": 2}, settings))
+    return same("tiny rows", {**call, **tiny(call, np.random.default_rng(29), 1)})
 
 
 def stored(array: np.ndarray, dtype) -> np.ndarray:

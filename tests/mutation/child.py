@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ def in_child(function: Callable[[], str], seconds: float = SECONDS) -> str:
     mine, theirs = context.Pipe(duplex=False)
 
     def run() -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the C library says of a crash
         try:
             theirs.send(function())
         except Exception as problem:

@@ -46,7 +46,7 @@ CLAUSES = {
     "count(shfl.sync) at ptx": Clause("count(shfl.sync) at ptx == {}", 1),
     "count(bar.sync) at ptx": Clause("count(bar.sync) at ptx <= {}", -1),
     "count(ldmatrix) at ptx": Clause("count(ldmatrix) at ptx >= {}", 1),
-    "count(cp.async) at ptx": Clause("count(cp.async) at ptx <= {}", -1),
+    "count(cp.async) at ptx": Clause("count(cp.async) at ptx == {}", -1),
     "bank_conflicts(k_decayed)": Clause("bank_conflicts(k_decayed) <= {}", -0.5),
     "bank_conflicts(m)": Clause("bank_conflicts(m) <= {}", -0.5),
     "vector_width(k_decayed)": Clause("vector_width(k_decayed) >= {} bytes", 1),

@@ -77,7 +77,7 @@ def accesses(text: str) -> Iterator[Access]:
     local = set(re.findall(r"^ *alignas\(\d+\) \w+ (\w+)\[", text, re.MULTILINE))
     for found in ACCESS.finditer(text, body_start(text)):
         name = found[1]
-        if text[: found.start()].endswith(("float ", "bfloat16 ", "half ", "uchar ")):
+        if re.search("alignas|extern", text[text.rindex("\n", 0, found.start()) : found.start()]):
             continue  # a declaration
         end = closing(text, found.end() - 1) + 1
         kind = "shared" if "buf_dyn_shmem_ptr" in name else "registers" if name in local else "global"

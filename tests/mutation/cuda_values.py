@@ -98,6 +98,8 @@ def arithmetic(text: str) -> Iterator[tuple[int, str, int, int]]:
             if parts is None or inside_index(text, statement.value_start, start):
                 continue
             place, sign, end = parts
+            if text[start:place].rstrip().endswith("buf_dyn_shmem_ptr)"):
+                continue  # an address
             if "int64_t" not in without_indices(text[start:end]) and "_ptr" in text[start:end]:
                 yield place, sign, start, end
 
@@ -156,6 +158,7 @@ def halved(text: str) -> Iterator[Edits]:
 
 VALUES: dict[str, Operator] = {
     "shared_element": moved("shared", "({}) + 1"),
+    "shared_vector": in_body(each(r"\(\(\w+\*\)buf_dyn_shmem_ptr\) \+ ", r"\g<0>4 + ")),
     "register_slot": moved("registers", "({}) ^ 1"),
     "global_element": every_of(moved("global", "({}) + (int64_t)1"), moved("global", "({}) - (int64_t)1")),
     "fetched_to": fetched_to,

@@ -52,7 +52,7 @@ SHAPES = (
     {"B": 2, "T": 128, "H": 4, "HV": 4},
     {"B": 3, "T": 256, "H": 16, "HV": 64},
 )
-HEADS = ({"K": 128, "V": 128}, *SIZES)
+HEADS = tuple({"K": k, "V": v} for k, v in product((128, 64, 40, 17, 256), (128, 64, 72, 96, 256)))
 
 
 def claims_some_call(library: Library, name: str) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from attrs import evolve
+
 from kdsl.lower.toolchain import nvcc
 from kdsl.lower.toolchain.cc import CompilerFailed
 
-from .barriers import keeps_nothing_apart
-from .mutant import Mutant
+from .barriers import keeps_nothing_apart, may_come_after
+from .cuda_text import closing
+from .mutant import Edit, Mutant
 from .verdict import Outcome
 
 ARCH = "sm_90a"
@@ -39,6 +42,45 @@ def reason_of(mutant: Mutant, text: str, outcome: Outcome) -> str:
         return ""
     if "shared" in mutant.launch:
         return "bytes at the end of shared memory that no access reaches: padding of a last row"
-    if mutant.operator == "drop_barrier" and keeps_nothing_apart(text, mutant.edits[0].start):
-        return "a barrier that keeps no two threads apart, by the addresses on its sides"
+    if mutant.operator in ("drop_barrier", "early_barrier"):
+        start = mutant.edits[0].start
+        end = text.index("\n", start)
+        moved = mutant.operator == "early_barrier"
+        shown = may_come_after(text, start, end) if moved else keeps_nothing_apart(text, start)
+        return "a barrier that keeps no two threads apart, by the addresses on its sides" if shown else ""
+    if more_work(mutant):
+        return "more work: in bounds, without a race, and nothing of it is read"
+    if mutant.new in ("==", "!=") and same_without(mutant, text):
+        return "a store of one value by any lane: without the condition nothing changes either"
+    if mutant.operator == "loop_one_short" and adds_zero(text, mutant):
+        return "a last turn whose condition never holds: it adds zero"
     return ""
+
+
+def same_without(mutant: Mutant, text: str) -> bool:
+    """Whether the results stay the same where the changed condition is always met."""
+    from . import programs
+
+    opening = text.rindex("if (", 0, mutant.edits[0].start) + 3
+    always = Edit(opening, closing(text, opening) + 1, "(true)")
+    outcome = programs.judge(evolve(mutant, edits=(always,)))
+    return outcome.accepted and outcome.same_output is True
+
+
+def more_work(mutant: Mutant) -> bool:
+    """A loop, a condition or a grid that lets more happen than before, and nothing less."""
+    relaxed = mutant.operator == "off_by_one" and (mutant.old, mutant.new) in (("<", "<="), (">", ">="))
+    wider = mutant.operator in ("loop_one_long", "drop_condition", "warp_of_thread", "no_early_return")
+    return relaxed or wider or any(isinstance(v, int) and v > 0 for v in mutant.launch.values())
+
+
+def adds_zero(text: str, mutant: Mutant) -> bool:
+    """`for p < N` around a value that is zero unless `p < i`, with `i` below N as well."""
+    line = text.rindex("\n", 0, mutant.edits[0].start)
+    head = re.match(r"\s*for \(int (\w+) = 0; \1 < (\d+);", text[line:])
+    if head is None:
+        return False
+    body = text[mutant.edits[0].end : closing(text, text.index("{", mutant.edits[0].end))]
+    inner = re.search(rf"if \({head[1]} < (\w+)\) \{{\s*(\w+) = [^\n]*\n\s*\}} else \{{\s*\2 = 0x0p", body)
+    outer = inner and re.search(rf"for \(int {inner[1]} = 0; {inner[1]} < {head[2]};", text[:line])
+    return bool(outer)
