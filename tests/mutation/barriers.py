@@ -18,6 +18,7 @@ from .cuda_text import Access, accesses, body_start, closing
 
 BARRIER = "__syncthreads();"
 LOOP = re.compile(r"for \((?:int|int64_t) (\w+) = \D*(\d+)\)?; \1 < \(?(?:\(int64_t\))?(\d+)\)?; \+\+\1\) \{")
+VECTOR = re.compile(r"\*\(float(\d)\*\)\(\(\(float\*\)buf_dyn_shmem_ptr\) \+ (?=\()\(")
 CAST = re.compile(r"\(int(?:64_t)?\)")
 ARITHMETIC = re.compile(r"[\w\s()+*/%<>&|-]+")
 MOST = 200_000  # addresses of one access
@@ -69,8 +70,9 @@ def sides(text: str, place: int):
     later = len(text) if later < 0 else later
     if not (level(text[earlier:place]) and level(text[place:later])):
         return None, None
-    if re.search(r"\bbuf_dyn_shmem_ptr(?!\)\[)|&\(", text[earlier:later]):
-        return None, None  # copies, products and vectors touch more than the element that they name
+    others = VECTOR.sub("", text[earlier:later])
+    if re.search(r"\bbuf_dyn_shmem_ptr(?!\)\[)|&\(", others):
+        return None, None  # copies and products touch more than the element that they name
     return [list(touched(text, a, b)) for a, b in ((earlier, place), (place, later))]
 
 
@@ -89,10 +91,15 @@ def touched(text: str, start: int, end: int) -> Iterator[Touched]:
         if access.kind == "shared" and start <= access.start < end:
             writes = text[access.end :].startswith(" = ")
             yield Touched(writes, addresses(text, access))
+    for found in VECTOR.finditer(text, start, end):
+        last = closing(text, found.end() - 1) + 1
+        access = Access("shared", found.start(), last, found.end())
+        writes = text[last:].startswith(") = ")
+        yield Touched(writes, addresses(text, access, int(found[1])))
 
 
-def addresses(text: str, access: Access) -> frozenset | None:
-    """(address, thread) of every access; None where the text says too little."""
+def addresses(text: str, access: Access, elements: int = 1) -> frozenset | None:
+    """(address, thread) of every element accessed; None where the text says too little."""
     index = plain(access.index(text))
     loops = enclosing(text, access.start)
     known = {"x", "y", *loops}
@@ -110,7 +117,8 @@ def addresses(text: str, access: Access) -> frozenset | None:
     for turn in product(*ranges):
         values = dict(zip(order, turn, strict=True))
         if eval(allowed, {}, values):
-            found.add((eval(code, {}, values), turn[:2]))
+            first = eval(code, {}, values)
+            found |= {(first + element, turn[:2]) for element in range(elements)}
     return frozenset(found)
 
 

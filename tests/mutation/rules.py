@@ -208,7 +208,9 @@ def judged_code(library: Library, name: str, lowering: Lowering, calls) -> Outco
         )
     if not claims_some_call(library, name):
         return Outcome(detail="no call meets what it requires, and nothing said so")
-    return Outcome(reason="another valid rule")
+    return Outcome(
+        reason="another rule: right within the acceptance on every call tried, and its promises hold"
+    )
 
 
 def results(lowering: Lowering, changes: Mapping[str, object]) -> tuple[str, str]:

@@ -44,7 +44,7 @@ def entry_of(mutant: Mutant, outcome: Outcome, seconds: float, digest: str) -> d
         "line": mutant.line,
         "change": mutant.change,
         "digest": digest,
-        "verdict": outcome.verdict,
+        "verdict": "accepted" if mutant.level == "harmless" and outcome.accepted else outcome.verdict,
         **asdict(outcome),
         "seconds": round(seconds, 2),
     }
