@@ -1,7 +1,7 @@
 # `make demo` and `make test` do everything on a fresh machine: Python 3.10 to 3.13 and a C++20 compiler are enough.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS ?= compile,cuda,run,dev
+EXTRAS ?= compile,cuda,run,lsp,dev
 WORKERS ?= 2
 
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input

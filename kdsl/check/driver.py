@@ -56,7 +56,7 @@ def check_source(text: str | SourceFile, path: str = "<text>") -> tuple[Diagnost
 
 
 def check_loaded(loaded: Loaded, target: str | None) -> CheckResult:
-    run = _Check(loaded, target)
+    run = Check(loaded, target)
     run.run()
     shown = {path for path in loaded.paths}
     diagnostics = [*loaded.diagnostics, *(d for d in run.findings.diagnostics if concerns(d, shown))]
@@ -73,7 +73,7 @@ def concerns(diagnostic: Diagnostic, shown: set[str]) -> bool:
 
 
 @define
-class _Check:
+class Check:
     loaded: Loaded
     target: str | None
     findings: Findings = field(factory=Findings)

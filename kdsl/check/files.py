@@ -37,7 +37,7 @@ def load_text(source: SourceFile) -> Loaded:
     """One text. What it uses is looked up beside its path."""
     loaded = Loaded()
     parsed = loaded.take(source)
-    _follow(loaded, parsed.tree, Path(source.path), [])
+    follow_uses(loaded, parsed.tree, Path(source.path), [])
     return loaded
 
 
@@ -65,10 +65,10 @@ def _read(loaded: Loaded, path: Path, users: list[Path]) -> None:
         loaded.diagnostics.append(source)
         return
     parsed = loaded.take(source)
-    _follow(loaded, parsed.tree, path, users)
+    follow_uses(loaded, parsed.tree, path, users)
 
 
-def _follow(loaded: Loaded, tree: n.Tree, path: Path, users: list[Path]) -> None:
+def follow_uses(loaded: Loaded, tree: n.Tree, path: Path, users: list[Path]) -> None:
     """What a file uses, relative to it. A file that uses itself through others is a finding."""
     chain = [*users, path]
     for use in (d for d in tree.declarations if isinstance(d, n.Use)):

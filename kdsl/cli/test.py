@@ -126,13 +126,13 @@ def outcome(tree, outside: tuple, block, before: set[tuple]) -> Outcome:
 def findings(tree, declarations: tuple) -> tuple:
     """What a check says of some declarations of a file."""
     from kdsl.check.driver import check_loaded
-    from kdsl.check.files import Loaded, _follow
+    from kdsl.check.files import Loaded, follow_uses
 
     loaded = Loaded()
     whole = evolve(tree, declarations=declarations)
     loaded.trees.append(whole)
     loaded.paths.append(tree.source.path)
-    _follow(loaded, whole, Path(tree.source.path), [])
+    follow_uses(loaded, whole, Path(tree.source.path), [])
     return check_loaded(loaded, None).diagnostics
 
 

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from kdsl.check.allow import allowed
 from kdsl.check.declarations import Declarations, tactic_circles
-from kdsl.check.driver import _Check
+from kdsl.check.driver import Check
 from kdsl.check.files import Loaded
 from kdsl.check.findings import Findings
 from kdsl.check.library import Library
@@ -162,15 +162,15 @@ class _Run:
         self._hardware(mine)
         for declaration in tuple(self.declared.operators.values()):
             self._operator(declaration, mine)
-        self._check().tactics(mine)
+        self._run().tactics(mine)
         self.library.tactics.update(self.declared.tactics)
 
-    def _check(self) -> _Check:
-        return _Check(self.loaded, None, self.findings, self.declared, Library())
+    def _run(self) -> Check:
+        return Check(self.loaded, None, self.findings, self.declared, Library())
 
     def _hardware(self, mine: set[int]) -> None:
         """Instructions and targets: checked every time; one that is as before keeps its identity."""
-        check = _Check(self.loaded, None, self.findings, self.declared, self.library)
+        check = Check(self.loaded, None, self.findings, self.declared, self.library)
         check.instructions(mine)
         check.targets(mine)
         for kind in ("instructions", "targets"):
@@ -196,7 +196,7 @@ class _Run:
             self.analysis.rechecked += 1
             alone = Declarations()
             alone.operators[name] = declaration
-            check = _Check(self.loaded, None, Findings(), alone, Library())
+            check = Check(self.loaded, None, Findings(), alone, Library())
             check.operators(mine)
             value = (alone.right_operators.get(name), alone.operator_names.get(name))
             known = Kept(declaration, partial, {}, tuple(check.findings.diagnostics), value)
@@ -256,7 +256,7 @@ class _Run:
         watched = Declarations(rules=self.declared.rules, broken_tactics=self.declared.broken_tactics)
         for table in TABLES:
             setattr(watched, table, Watched(table, getattr(self.declared, table), asked))
-        check = _Check(self.loaded, None, Findings(), watched, Library())
+        check = Check(self.loaded, None, Findings(), watched, Library())
         right = check.guarded(declaration, lambda: check.rule(declaration))
         partial = id(declaration) in self.loaded.partial
         value = resolve_rule(declaration) if right and not partial else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from attrs import define, field
 
 from kdsl.check.declarations import KINDS
-from kdsl.check.files import Loaded, _follow
+from kdsl.check.files import Loaded, follow_uses
 from kdsl.check.model import walk
 from kdsl.lsp.bind import occurrences
 from kdsl.lsp.names import Found, Lookup, Occurrence, OperatorTable, operator_table
@@ -47,7 +47,7 @@ def follow(session: Session, path: str) -> Followed | None:
         return None
     loaded = Followed(session=session)
     loaded.add(parsed)
-    _follow(loaded, parsed.tree, Path(path), [])
+    follow_uses(loaded, parsed.tree, Path(path), [])
     return loaded
 
 
