@@ -101,6 +101,11 @@ class PlannedStage:
         return self.stage.scan if self.stage is not None else None
 
     @property
+    def row_block(self) -> str:
+        """The block of one row of a scan."""
+        return f"{self.name}_row"
+
+    @property
     def unrolled(self) -> tuple[PlannedStage, ...]:
         """The stage with those that run inside its rows."""
         return (*self.inner, self)

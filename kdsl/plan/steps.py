@@ -75,6 +75,14 @@ class Bind(Step):
 
 
 @frozen
+class BindWarps(Step):
+    """The loop runs on the first of a block's `warps`; those beyond its extent skip it."""
+
+    loop: str
+    warps: int
+
+
+@frozen
 class Decompose(Step):
     """Separate the initial value from the accumulation, at this loop."""
 
@@ -112,10 +120,12 @@ class TransformLayout(Step):
 
 @frozen
 class FragmentLoops(Step):
-    """The block's two loops become [row tile, column tile, lane, slot]: rows over warps, lanes over lanes."""
+    """The block's two loops become [row tile, column tile, lane, slot]: rows over the first of `warps`, lanes over
+    lanes."""
 
     instruction: str
     loops: tuple[str, str]
+    warps: int
 
 
 @frozen

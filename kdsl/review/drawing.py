@@ -13,7 +13,7 @@ from kdsl.plan.memory import tensor_bytes
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage, Tensor
 
 REGISTERS, SHARED, THREAD, MEMORY = "registers", "shared", "thread", "memory"
-GROUPS = {"registers": REGISTERS, "thread": THREAD, "stack": THREAD, "shared": SHARED}
+GROUPS = {"registers": REGISTERS, "thread": THREAD, "lane": THREAD, "stack": THREAD, "shared": SHARED}
 OUTSIDE = "global"
 
 

@@ -26,72 +26,94 @@ DTYPES = {"bf16": ("bfloat16", "nv_bfloat16", "bf16"), "f16": ("float16", "half"
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.{ptx}.{ptx}.f32"
 
 
-def intrinsic_name(instruction: str, dtype: str, stored: str) -> str:
-    """`stored` is how B lies in shared memory: "nk" (rows are columns of the result) or "kn"."""
-    return f"kdsl_{instruction.replace('.', '_')}_{dtype}_{stored}"
-
-
-def device_source(name: str, dtype: str, stored: str) -> str:
-    """CUDA of one product. `a`: 8 values of the lane's A fragment; `c`: 8 accumulators; `b`: the tile's first
-    element in shared memory, rows `ld` elements apart."""
+def device_source(name: str) -> str:
+    """CUDA of one product. `c`: the lane's 8 accumulators; `b`: the tile's first element in shared memory, rows `ldb`
+    elements apart; `a`: 8 values of the lane's A fragment, or the tile's first element with rows `lda` apart."""
+    left_stored, dtype, stored = parts_of(name)
     _, ctype, ptx = DTYPES[dtype]
-    transposed = ".trans" if stored == "kn" else ""
-    row = "(lane & 15) * ld + (lane >> 4) * 8" if stored == "kn" else (
-        "((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8"
-    )  # fmt: skip
-    product = MMA.format(ptx=ptx)
+    strides = "int lda, int ldb" if left_stored else "int ldb"
     lines = [
-        f"__device__ __forceinline__ void {name}(float* c, const {ctype}* a_, const {ctype}* b_, int ld) {{",
-        "  const unsigned* a = reinterpret_cast<const unsigned*>(a_);",
-        "  unsigned b0, b1, b2, b3;",
+        f"__device__ __forceinline__ void {name}(float* c, const {ctype}* a_, const {ctype}* b_, {strides}) {{",
         "  int lane = threadIdx.x;",
-        f"  unsigned address = (unsigned)__cvta_generic_to_shared(b_ + {row});",
-        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{transposed}.shared.b16 {{%0,%1,%2,%3}}, [%4];"',
-        '    : "=r"(b0), "=r"(b1), "=r"(b2), "=r"(b3) : "r"(address));',
     ]
-    for c, b in ((0, ("b0", "b1")), (4, ("b2", "b3"))):
+    if left_stored:
+        lines += load_fragment("a", left_stored == "km", LEFT_ROWS[left_stored].format(ld="lda"))
+    else:
+        lines.append("  const unsigned* a = reinterpret_cast<const unsigned*>(a_);")
+    lines += load_fragment("b", stored == "kn", RIGHT_ROWS[stored].format(ld="ldb"))
+    product = MMA.format(ptx=ptx)
+    for c, b in ((0, (0, 1)), (4, (2, 3))):
         lines += [
             f'  asm volatile("{product} {{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"',
             f'    : "+f"(c[{c}]), "+f"(c[{c + 1}]), "+f"(c[{c + 2}]), "+f"(c[{c + 3}])',
-            f'    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"({b[0]}), "r"({b[1]}));',
+            f'    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[{b[0]}]), "r"(b[{b[1]}]));',
         ]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+# The row of a 16 x 16 tile that a lane names to ldmatrix.x4, as an offset in elements. Matrices 0 to 3 of the result
+# are registers 0 to 3: of A the quarters (m, k), (m + 8, k), (m, k + 8), (m + 8, k + 8); of B (n, k), (n, k + 8),
+# (n + 8, k), (n + 8, k + 8). Where rows run along the contraction the matrices arrive transposed.
+ROWS_FIRST = "(lane & 15) * {ld} + (lane >> 4) * 8"
+HALVES_FIRST = "((lane >> 4) * 8 + (lane & 7)) * {ld} + ((lane >> 3) & 1) * 8"
+LEFT_ROWS = {"mk": ROWS_FIRST, "km": HALVES_FIRST}
+RIGHT_ROWS = {"nk": HALVES_FIRST, "kn": ROWS_FIRST}
+
+
+def load_fragment(name: str, transposed: bool, row: str) -> list[str]:
+    """Four 8 x 8 matrices of an operand from shared memory, one register each."""
+    trans = ".trans" if transposed else ""
+    return [
+        f"  unsigned {name}[4];",
+        f"  unsigned {name}_at = (unsigned)__cvta_generic_to_shared({name}_ + {row});",
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0,%1,%2,%3}}, [%4];"',
+        f'    : "=r"({name}[0]), "=r"({name}[1]), "=r"({name}[2]), "=r"({name}[3]) : "r"({name}_at));',
+    ]
+
+
+def parts_of(name: str) -> tuple[str, str, str]:
+    """How A lies (empty: in fragments), the dtype and how B lies, from an intrinsic's name."""
+    *head, dtype, stored = name.split("_")
+    return head[-1] if head[-1] in LEFT_ROWS else "", dtype, stored
 
 
 @lru_cache(maxsize=16)
 def register(name: str) -> None:
     """Make the intrinsic known to TVM, once."""
-    dtype, stored = name.rsplit("_", 2)[1:]
-    tvm_dtype = DTYPES[dtype][0]
-    source = device_source(name, dtype, stored)
+    left_stored, dtype, stored = parts_of(name)
+    tvm_dtype, source = DTYPES[dtype][0], device_source(name)
     place_b = (lambda k, j: (j, k)) if stored == "nk" else (lambda k, j: (k, j))
-    TensorIntrin.register(
-        name, _description(tvm_dtype, place_b), _implementation(tvm_dtype, name, source), override=True
-    )
+    if left_stored:
+        place_a = (lambda i, k: (i, k)) if left_stored == "mk" else (lambda i, k: (k, i))
+        described = _description(tvm_dtype, (16, 16), "shared.dyn", 1, place_a, place_b)
+        implemented = _implementation_shared(tvm_dtype, name, source)
+    else:
+        described = _description(tvm_dtype, (32, 8), "warp", 8, mma_place, place_b)
+        implemented = _implementation(tvm_dtype, name, source)
+    TensorIntrin.register(name, described, implemented, override=True)
 
 
-def _description(dtype: str, place_b):
+def _description(dtype: str, shape_a: tuple[int, int], scope_a: str, factor_a: int, place_a, place_b):
     place = mma_place
+    rows, columns = shape_a
 
     @T.prim_func(s_tir=True)
     def description(c: T.handle, a: T.handle, b: T.handle):
         C = T.match_buffer(c, (32, 8), "float32", scope="warp", offset_factor=8)
-        A = T.match_buffer(a, (32, 8), dtype, scope="warp", offset_factor=8)
+        A = T.match_buffer(a, (rows, columns), dtype, scope=scope_a, offset_factor=factor_a)
         B = T.match_buffer(b, (16, 16), dtype, scope="shared.dyn", offset_factor=1)
         with T.sblock("root"):
-            T.reads(C[0:32, 0:8], A[0:32, 0:8], B[0:16, 0:16])
+            T.reads(C[0:32, 0:8], A[0:rows, 0:columns], B[0:16, 0:16])
             T.writes(C[0:32, 0:8])
             for i, j, k in T.grid(16, 16, 16):
                 with T.sblock("product"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     c_lane, c_slot = T.meta_var(place(vi, vj))
-                    a_lane, a_slot = T.meta_var(place(vi, vk))
+                    a0, a1 = T.meta_var(place_a(vi, vk))
                     b0, b1 = T.meta_var(place_b(vk, vj))
-                    T.reads(C[c_lane, c_slot], A[a_lane, a_slot], B[b0, b1])
+                    T.reads(C[c_lane, c_slot], A[a0, a1], B[b0, b1])
                     T.writes(C[c_lane, c_slot])
-                    C[c_lane, c_slot] = C[c_lane, c_slot] + T.cast(A[a_lane, a_slot], "float32") * T.cast(
-                        B[b0, b1], "float32"
-                    )
+                    C[c_lane, c_slot] = C[c_lane, c_slot] + T.cast(A[a0, a1], "float32") * T.cast(B[b0, b1], "float32")
 
     return description
 
@@ -111,6 +133,30 @@ def _implementation(dtype: str, name: str, source: str):
                 T.evaluate(
                     T.cuda.func_call(
                         name, T.address_of(C[lane, 0]), T.address_of(A[lane, 0]), B.access_ptr("r"), s0,
+                        source_code=source,
+                    )
+                )  # fmt: skip
+
+    return implementation
+
+
+def _implementation_shared(dtype: str, name: str, source: str):
+    @T.prim_func(s_tir=True)
+    def implementation(c: T.handle, a: T.handle, b: T.handle):
+        s0 = T.int32()
+        s1 = T.int32()
+        t0 = T.int32()
+        t1 = T.int32()
+        C = T.match_buffer(c, (32, 8), "float32", scope="warp", offset_factor=8)
+        A = T.match_buffer(a, (16, 16), dtype, scope="shared.dyn", offset_factor=1, strides=[t0, t1])
+        B = T.match_buffer(b, (16, 16), dtype, scope="shared.dyn", offset_factor=1, strides=[s0, s1])
+        with T.sblock("root"):
+            T.reads(C[0:32, 0:8], A[0:16, 0:16], B[0:16, 0:16])
+            T.writes(C[0:32, 0:8])
+            for lane in T.thread_binding(32, "threadIdx.x"):
+                T.evaluate(
+                    T.cuda.func_call(
+                        name, T.address_of(C[lane, 0]), A.access_ptr("r"), B.access_ptr("r"), t0, s0,
                         source_code=source,
                     )
                 )  # fmt: skip

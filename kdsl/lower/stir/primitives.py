@@ -68,6 +68,17 @@ def bind(nests: Nests, step: s.Bind) -> None:
     nests.schedule.bind(nests.loop(step.sblock, step.loop), step.thread)
 
 
+def bind_warps(nests: Nests, step: s.BindWarps) -> None:
+    first_warps(nests.schedule, nests.loop(step.sblock, step.loop), step.warps)
+
+
+def first_warps(schedule: Schedule, loop, warps: int) -> None:
+    """The loop on the first of a block's warps: a predicate keeps the others out."""
+    if int(schedule.get(loop).extent) < warps:
+        _, loop = schedule.split(loop, [None, warps])
+    schedule.bind(loop, "threadIdx.y")
+
+
 def decompose(nests: Nests, step: s.Decompose) -> None:
     block = nests.schedule.get_sblock(step.sblock)
     nests.schedule.decompose_reduction(block, nests.loop(step.sblock, step.loop))
@@ -107,7 +118,7 @@ def fragment_loops(nests: Nests, step: s.FragmentLoops) -> None:
     schedule, block = nests.schedule, nests.block(step.sblock)
     schedule.transform_block_layout(block, fragment_map(step.instruction))
     warp, tile, lane, slot = schedule.get_loops(block)[-4:]
-    schedule.bind(warp, "threadIdx.y")
+    first_warps(schedule, warp, step.warps)
     schedule.bind(lane, "threadIdx.x")
     schedule.unroll(tile)  # registers have no addresses: every element of a fragment is named
     schedule.unroll(slot)
@@ -163,6 +174,7 @@ PRIMITIVES: dict[type, Callable] = {
     s.Vectorize: vectorize,
     s.Unroll: unroll,
     s.Bind: bind,
+    s.BindWarps: bind_warps,
     s.Decompose: decompose,
     s.SetScope: set_scope,
     s.AddUnitLoop: add_unit_loop,

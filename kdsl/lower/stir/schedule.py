@@ -86,6 +86,7 @@ def schedule_kernel(function: KernelFunction, kernel: KernelPlan) -> ScheduledKe
     """Perform the plan's steps. Raises StepRefused with the rule's line."""
     schedule = fresh_schedule(function)
     names = {stage.name: tuple(loop.index for loop in stage.loops if loop.kind != "scan") for stage in kernel.stages}
+    names.update({stage.row_block: (stage.scan,) for stage in kernel.stages if stage.scan is not None})
     names[kernel.name] = kernel.grid_loops
     nests = Nests(schedule, names)
     for step in kernel.steps:

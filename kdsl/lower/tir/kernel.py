@@ -196,10 +196,11 @@ class KernelBuilder:
         if not self.kernel.copies:
             return []
         name = self.kernel.sequential
-        here, slots = self.outer[name], self.slots
         ahead = self.kernel.ring - 1
         if not ahead:
-            return self.sblocks(self.kernel.copies)
+            group = self.committed(self.sblocks(self.kernel.copies))
+            return [self.barrier(), group] if name is not None else [group]
+        here, slots = self.outer[name], self.slots
         self.outer[name] = here + constant(ahead, "int64")
         group = self.group(self.kernel.copies, self.outer[name], trips, "")
         self.outer[name], self.slots = here, slots
@@ -208,15 +209,21 @@ class KernelBuilder:
     def group(self, stages: tuple[PlannedStage, ...], step, trips, suffix: str):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
         slots = self.bind_slots(f"_{stages[0].name}{suffix}")
-        copies = [AttrStmt(0, "async_scope", constant(1, "int32"), s) for s in self.sblocks(stages, suffix)]
-        guarded = tirx.IfThenElse(step < trips, sequence([*slots, *copies]), None)
-        return AttrStmt(0, "async_commit_queue_scope", constant(0, "int32"), guarded)
+        return self.committed(self.sblocks(stages, suffix), slots, step < trips)
+
+    def committed(self, copies, slots=(), inside=None):
+        """Asynchronous copies as one group."""
+        copies = [AttrStmt(0, "async_scope", constant(1, "int32"), copy) for copy in copies]
+        body = sequence([*slots, *copies])
+        if inside is not None:
+            body = tirx.IfThenElse(inside, body, None)
+        return AttrStmt(0, "async_commit_queue_scope", constant(0, "int32"), body)
 
     def after_wait(self, body):
         """The body once its step's copies have landed: all groups but the `ring - 1` youngest."""
-        ahead = self.kernel.ring - 1
-        if not ahead:
+        if not self.kernel.copies:
             return body
+        ahead = self.kernel.ring - 1
         body = sequence([self.barrier(), body])
         counted = AttrStmt(0, "async_wait_inflight_count", constant(ahead, "int32"), body)
         return AttrStmt(0, "async_wait_queue_scope", constant(0, "int32"), counted)
@@ -239,7 +246,7 @@ class KernelBuilder:
 
     def body_sblocks(self):
         """The stages of a step, and a last use of its shared memory: see kdsl/plan/cuda/sharing.py."""
-        fetched = {stage.tensor for stage in self.kernel.copies}
+        fetched = {stage.tensor for stage in self.kernel.copies} if self.kernel.sequential is not None else set()
         shared = [t for t in self.kernel.tensors.values() if t.memory == "shared" and t.name not in fetched]
         held = dict.fromkeys(t.held_in for t in shared if t.scope == "step")
         statements = []
@@ -291,7 +298,7 @@ class KernelBuilder:
         written = {write[0].name: write[0] for _, _, write in leaves}
         row = IterVar(Range.from_min_extent(0, loop.extent), variable, OPAQUE)
         block = SBlock([row], [whole(b) for b in buffers.values()], [whole(b) for b in written.values()],
-                       f"{stage.name}_row", sequence([statement for statement, _, _ in leaves]))  # fmt: skip
+                       stage.row_block, sequence([statement for statement, _, _ in leaves]))  # fmt: skip
         return nest_loops([(counter, loop.extent)], SBlockRealize([counter], True, block))
 
     def statements(self, stage: PlannedStage, scope: Scope):

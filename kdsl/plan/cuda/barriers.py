@@ -13,6 +13,8 @@ from attrs import frozen
 from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
 from kdsl.plan.cuda.deal import takes_pieces
+from kdsl.plan.cuda.fragments import matrix_instruction, on_fragments
+from kdsl.plan.cuda.private import touches_private
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
@@ -96,15 +98,18 @@ def reads_of(part: PlannedStage) -> tuple[Read, ...]:
 
 
 def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], warps: int) -> tuple | None:
-    """What decides which thread has an element: the spatial loops, in order, and whether lanes take neighbours.
+    """What decides which thread has an element: the spatial loops, in order, and how they are dealt.
 
-    None where lanes share an element.
+    None where lanes share an element, or a matrix instruction deals it.
     """
     computation = kernel.computations.get(part.name)
-    if computation is not None and "lanes" in computation.attributes:
+    if computation is not None and ("lanes" in computation.attributes or matrix_instruction(kernel, part.name)):
+        return None
+    if on_fragments(part, tensors) is not None:
         return None
     loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
-    return takes_pieces(part, tensors, warps), loops
+    kind = "columns" if touches_private(part, tensors) else "pieces" if takes_pieces(part, tensors, warps) else "turns"
+    return kind, loops
 
 
 def identity(read: Read, part: PlannedStage, scan: str | None) -> bool:

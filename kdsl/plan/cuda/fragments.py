@@ -20,20 +20,26 @@ def matrix_instruction(kernel: Kernel, stage: str) -> str | None:
     return name if name is not None and name.partition(".")[0] in ("mma", "wgmma", "tcgen05") else None
 
 
-def row_index(role: Role) -> str | None:
-    """The index whose tiles are dealt over the warps: the rows of every fragment."""
-    return role.over[0][0] if role.over else None
+def row_index(kernel: Kernel, role: Role, stage: str | None = None) -> str | None:
+    """The index whose tiles are dealt over the warps, the rows of a fragment: what the stage's own line says, else
+    the role's."""
+    computation = kernel.computations.get(stage) if stage is not None else None
+    dealt = computation.attributes.get("over") if computation is not None else None
+    dealt = dealt or role.over
+    return dealt[0][0] if dealt else None
 
 
 def with_fragments(tensors: Mapping[str, Tensor], graph: Graph, kernel: Kernel, role: Role) -> dict[str, Tensor]:
     """Tensors in registers get their fragment: as placed, or as accumulators of the instruction that makes them."""
-    rows = row_index(role)
     makers = {stage.tensor: matrix_instruction(kernel, stage.name) for stage in graph.stages}
+    rows = {stage.tensor: row_index(kernel, role, stage.name) for stage in graph.stages}
     first = next((i for i in makers.values() if i is not None), None)
     found = {}
     for name, tensor in tensors.items():
         if tensor.memory == "registers":
-            tensor = evolve(tensor, **_fragment(tensor, kernel, rows, makers.get(name) or first))
+            tensor = evolve(tensor, **_fragment(
+                tensor, kernel, rows.get(name, row_index(kernel, role)), makers.get(name) or first
+            ))
         found[name] = tensor
     return found
 

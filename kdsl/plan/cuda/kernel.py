@@ -12,7 +12,7 @@ from kdsl.plan import steps as s
 from kdsl.plan.cuda.barriers import barriers, reads_of
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
-from kdsl.plan.cuda.private import deal_private, lane_index, touches_private, with_private
+from kdsl.plan.cuda.private import deal_private, lane_index, owned_by_lanes, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE
@@ -25,7 +25,7 @@ from kdsl.plan.request import KernelRequest
 from kdsl.plan.stages import kernel_stages
 from kdsl.syntax import nodes as n
 
-SCOPES = {"shared": "shared.dyn", "registers": "warp", "thread": "local"}
+SCOPES = {"shared": "shared.dyn", "registers": "warp", "thread": "local", "lane": "local"}
 
 
 def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
@@ -38,7 +38,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)
     dealt = lane_index(kernel)
     stages = kernel_stages(
-        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel, dealt)
+        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel)
     )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
@@ -52,14 +52,16 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors.update({s.tensor: shared_copy(s.tensor, kernel, incoming) for s in copies if s.tensor in incoming})
     body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
-    tensors = with_shared_buffers(tensors, body, frozenset(stage.tensor for stage in copies))
+    landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
+    fetched = frozenset(stage.tensor for stage in copies) - landed
+    tensors = with_shared_buffers(tensors, body, fetched, landed)
     builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
-    fences = barriers(body, tensors, kernel, frozenset(stage.tensor for stage in copies), role.warps, pins)
+    fences = barriers(body, tensors, kernel, fetched, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
@@ -129,9 +131,11 @@ def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: Ker
     return found
 
 
-def sums_privately(stage: Stage, kernel: Kernel, dealt: str | None) -> bool:
+def sums_privately(stage: Stage, kernel: Kernel) -> bool:
     """Sums that are no product, that no lanes share, and whose result others see: in registers first."""
-    if matrix_instruction(kernel, stage.name) is not None or dealt is not None:
+    if matrix_instruction(kernel, stage.name) is not None:
+        return False
+    if any(owned_by_lanes(kernel, name) for name in (stage.tensor, *(read.tensor for read in stage.reads))):
         return False
     computation = kernel.computations.get(stage.name)
     return computation is None or "lanes" not in computation.attributes
@@ -221,7 +225,7 @@ class _Steps:
         instruction = matrix_instruction(self.kernel, stage.name)
         if instruction is not None:
             span = self.kernel.computations[stage.name].span
-            product = product_of(stage, instruction, row_index(self.role), self.tensors, span)
+            product = product_of(stage, instruction, row_index(self.kernel, self.role, stage.name), self.tensors, span)
             self.products[stage.name] = product
             return product.stage
         fragment = on_fragments(stage, self.tensors)
@@ -238,14 +242,16 @@ class _Steps:
             yield from self.copy(stage)
         for stage in plan.stages:
             if stage.name in self.products:
-                steps, decision = product_steps(self.products[stage.name], self.tensors, self.pins)
+                steps, decision = product_steps(
+                    self.products[stage.name], self.role.warps, self.tensors, self.pins
+                )
                 self.decisions.append(decision)
                 yield from steps
         for stage in plan.stages:
             if stage.name in self.fragments:
                 fragment = on_fragments(stage, self.tensors)
                 loops = tuple(loop.index for loop in stage.loops)
-                yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops)
+                yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops, self.role.warps)
             elif self.dealt is not None and touches_private(stage, self.tensors):
                 yield from deal_private(stage, self.dealt, self.role.warps)
             elif stage.name in self.products or stage.kind == "copy":

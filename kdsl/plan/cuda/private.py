@@ -12,7 +12,8 @@ from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
-PRIVATE = "thread"
+NUMBER = "thread"  # every thread has its own
+OWNED = "lane"  # elements belong to the lane that owns their value of the dealt index
 
 
 def lane_index(kernel: Kernel) -> str | None:
@@ -32,20 +33,26 @@ def lane_index(kernel: Kernel) -> str | None:
     return next(iter(found), None)
 
 
+def owned_by_lanes(kernel: Kernel, tensor: str) -> bool:
+    """Whether the rule deals the tensor's elements over lanes."""
+    home = kernel.homes.get(tensor)
+    return home is not None and home.memory == "registers" and "lanes" in home.attributes
+
+
 def with_private(tensors: Mapping[str, Tensor], kernel: Kernel, dealt: str | None) -> dict[str, Tensor]:
     """Tensors placed `in registers lanes ...` are the lane's own; a number in registers every lane has."""
     found = {}
     for name, tensor in tensors.items():
         home = kernel.homes.get(name)
         if home is not None and tensor.memory == "registers" and not tensor.indices:
-            tensor = evolve(tensor, memory=PRIVATE)
-        elif dealt is not None and home is not None and tensor.memory == "registers" and "lanes" in home.attributes:
+            tensor = evolve(tensor, memory=NUMBER)
+        elif dealt is not None and owned_by_lanes(kernel, name):
             if dealt not in tensor.indices:
                 raise PlanRefused(
                     "D352", f"`{name}` has no index `{dealt}`, so no lane owns it", home.span,
                     help=(f"place it where all lanes see it: `{name} : {tensor.dtype} in shared`",),
                 )  # fmt: skip
-            tensor = evolve(tensor, memory=PRIVATE)
+            tensor = evolve(tensor, memory=OWNED)
         found[name] = tensor
     return found
 
@@ -57,7 +64,7 @@ def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
         names.append(stage.source.tensor)
     if stage.stage is not None:
         names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
-    return any(name in tensors and tensors[name].memory == PRIVATE and tensors[name].shape for name in names)
+    return any(name in tensors and tensors[name].memory == OWNED for name in names)
 
 
 def deal_private(stage: PlannedStage, dealt: str, warps: int) -> Iterator[s.Step]:
@@ -82,3 +89,5 @@ def deal_private(stage: PlannedStage, dealt: str, warps: int) -> Iterator[s.Step
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced)
     for index in inner:
         yield s.Unroll(stage.name, span, "registers have no addresses", index)
+    if stage.scan is not None:
+        yield s.Unroll(stage.row_block, span, "registers have no addresses", stage.scan)

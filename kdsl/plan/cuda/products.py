@@ -15,14 +15,20 @@ from kdsl.plan.refusal import PlanRefused
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
-INTRINSIC = "kdsl_{instruction}_{dtype}_{stored}"
+
+def intrinsic_name(instruction: str, dtype: str, stored: str, left_stored: str = "") -> str:
+    """The device function of one product: operand A in fragments, or, as `left_stored` says, in shared memory."""
+    left = (left_stored,) if left_stored else ()
+    return "_".join(("kdsl", instruction.replace(".", "_"), *left, dtype, stored))
 
 
 @frozen
 class Product:
-    """`rows x contract` times `contract x columns`: the left operand in fragments, the right one in shared memory.
+    """`rows x contract` times `contract x columns`: the left operand in fragments or in shared memory, the right one
+    in shared memory.
 
-    `stored` is how the right operand lies: "nk" (a row of it is a column of the result) or "kn".
+    `stored` is how the right operand lies: "nk" (a row of it is a column of the result) or "kn"; `left_stored` how
+    the left one does: "" in fragments, "mk" or "km" in shared memory.
     """
 
     stage: PlannedStage
@@ -33,6 +39,7 @@ class Product:
     left: str
     right: str
     stored: str
+    left_stored: str
     initial_reads: tuple[str, ...]
     span: Span
 
@@ -61,10 +68,12 @@ def product_of(stage: PlannedStage, instruction: str, rows: str, tensors: Mappin
     _check_operands(stage, instruction, tensors[left[0]], tensors.get(right[0]), right[0], span)
     columns = next(index for index in stage.indices if index != rows)
     stored = "nk" if operands[right[0]][-1] == contract else "kn"
+    left_stored = "" if tensors[left[0]].fragment is not None else "mk" if operands[left[0]][-1] == contract else "km"
     reads = graph_stage_reads(stage) - {left[0], right[0]}
     ordered = {loop.index: loop for loop in stage.loops}
     planned = evolve(stage, loops=(ordered[rows], ordered[columns], ordered[contract]), left=left[0])
-    return Product(planned, instruction, rows, columns, contract, left[0], right[0], stored, tuple(sorted(reads)), span)
+    return Product(planned, instruction, rows, columns, contract, left[0], right[0], stored, left_stored,
+                   tuple(sorted(reads)), span)  # fmt: skip
 
 
 def graph_stage_reads(stage: PlannedStage) -> set[str]:
@@ -72,9 +81,10 @@ def graph_stage_reads(stage: PlannedStage) -> set[str]:
 
 
 def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, right_name: str, span: Span) -> None:
-    if left.fragment is None or left.dtype == "f32":
+    if (left.fragment is None and left.memory != "shared") or left.dtype == "f32":
         raise PlanRefused(
-            "E301", f"`{left.name}` is operand A of `{stage.name}`, which takes 16-bit values in fragments", span,
+            "E301", f"`{left.name}` is operand A of `{stage.name}`, which takes 16-bit values in fragments or from shared memory",
+            span,
             observed=f"{left.dtype} in {left.memory}",
             help=(f"add `{left.name} for {stage.name} : bf16 in registers as {instruction}.A`",),
         )  # fmt: skip
@@ -92,7 +102,7 @@ def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, righ
         )  # fmt: skip
 
 
-def product_steps(product: Product, tensors: Mapping[str, Tensor], pins: Pins) -> tuple[list[s.Step], Decision]:
+def product_steps(product: Product, warps: int, tensors: Mapping[str, Tensor], pins: Pins) -> tuple[list[s.Step], Decision]:
     """Tiles of 16, the accumulator's rows over the warps, initial values first, then the instruction."""
     stage, span = product.stage, product.span
     extent = {loop.index: loop.extent for loop in stage.loops}
@@ -109,10 +119,10 @@ def product_steps(product: Product, tensors: Mapping[str, Tensor], pins: Pins) -
             )  # fmt: skip
         outer = pinned
     decision = Decision(stage.name, "loop_order", outer, "more trips outside, ties: the contraction")
-    return list(_steps(product, tensors, outer, span)), decision
+    return list(_steps(product, warps, tensors, outer, span)), decision
 
 
-def _steps(product: Product, tensors, outer, span) -> Iterator[s.Step]:
+def _steps(product: Product, warps: int, tensors, outer, span) -> Iterator[s.Step]:
     name, why = product.stage.name, f"{product.stage.name} by {product.instruction}"
     indices = (product.rows, product.columns, product.contract)
     for index in indices:
@@ -122,7 +132,7 @@ def _steps(product: Product, tensors, outer, span) -> Iterator[s.Step]:
     )
     block, initial = f"{name}.tile", f"{name}.initial"
     yield s.Blockize(name, span, why, f"{product.rows}.in", block)
-    yield s.Bind(name, span, why, f"{product.rows}.tile", "threadIdx.y")
+    yield s.BindWarps(name, span, why, f"{product.rows}.tile", warps)
     yield s.DecomposeBlock(name, span, "initial values before the sum", f"{outer[0]}.tile", block, initial, 1)
     for index in outer:
         yield s.Unroll(name, span, why, f"{index}.tile")
@@ -130,6 +140,6 @@ def _steps(product: Product, tensors, outer, span) -> Iterator[s.Step]:
         kept = (product.left, product.right, product.stage.tensor)
         yield s.HideReads(name, span, "what only the initial value reads", (name, block), kept)
     dtype = tensors[product.left].dtype
-    intrinsic = INTRINSIC.format(instruction=product.instruction.replace(".", "_"), dtype=dtype, stored=product.stored)
+    intrinsic = intrinsic_name(product.instruction, dtype, product.stored, product.left_stored)
     yield s.Tensorize(name, span, why, f"{product.rows}.in", intrinsic)
     yield s.InitialLanes(name, span, why, product.instruction, initial)

@@ -26,12 +26,13 @@ class Life:
 
 
 def with_shared_buffers(
-    tensors: Mapping[str, Tensor], body: Sequence[PlannedStage], fetched: frozenset[str]
+    tensors: Mapping[str, Tensor], body: Sequence[PlannedStage], fetched: frozenset[str], landed: frozenset[str]
 ) -> dict[str, Tensor]:
-    """Tensors with the buffer that holds each; `fetched` ones have rings of their own."""
-    lives = lifetimes(tensors, body, fetched)
+    """Tensors with the buffer that holds each; `fetched` ones have rings of their own, `landed` ones are there
+    before the first stage."""
+    lives = lifetimes(tensors, body, fetched, landed)
     found = dict(tensors)
-    owners: dict[str, str] = {}  # buffer -> the tensor in it now
+    owners: dict[str, str] = {name: name for name in sorted(landed)}  # buffer -> the tensor in it now
     for position, stage in enumerate(body):
         name = stage.tensor
         if name not in lives or lives[name].made != position or sums(stage):
@@ -47,8 +48,10 @@ def with_shared_buffers(
     return found
 
 
-def lifetimes(tensors: Mapping[str, Tensor], body: Sequence[PlannedStage], fetched: frozenset[str]) -> dict[str, Life]:
-    lives: dict[str, Life] = {}
+def lifetimes(
+    tensors: Mapping[str, Tensor], body: Sequence[PlannedStage], fetched: frozenset[str], landed: frozenset[str]
+) -> dict[str, Life]:
+    lives: dict[str, Life] = {name: Life(-1, -1) for name in landed}
     for position, stage in enumerate(body):
         for part in stage.unrolled:
             if part.tensor in tensors and tensors[part.tensor].memory == "shared" and part.tensor not in fetched:

@@ -9,7 +9,8 @@ import pytest
 from attrs import evolve
 
 from kdsl.check.library import load
-from kdsl.lower.intrinsics.matrix import intrinsic_name, register
+from kdsl.lower.intrinsics.matrix import register
+from kdsl.plan.cuda.products import intrinsic_name
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tvm import Schedule, load_json, s_tir, save_json
 from kdsl.prove import fields, prover
