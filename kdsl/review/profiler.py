@@ -40,12 +40,15 @@ class NoProfiler(Exception):
 
 
 def profile(bundle: Bundle, variant: Variant, device: str, wanted: Sequence[str]) -> dict[str, Fact]:
-    """Facts by predicate and by kernel: the rule's own is the lowest of its kernels. Raises NoProfiler."""
+    """Facts of the rule, the lowest of its kernels, and of each: `l1_hit_rate at recurrence`. Raises NoProfiler."""
     tool = shutil.which("ncu")
     if tool is None:
         raise NoProfiler("ncu (Nsight Compute) is not on the path")
     metrics = ",".join(METRICS[name] for name in wanted)
-    command = [tool, "--csv", "--metrics", metrics, sys.executable, "-c", RUN, str(bundle.path), variant.id]
+    symbols = "|".join(kernel.symbol for kernel in variant.kernels)
+    # The clocks stay as they are: others may share the GPU, and shares do not depend on them.
+    options = ["--csv", "--clock-control", "none", "--kernel-name", f"regex:^({symbols})$", "--metrics", metrics]
+    command = [tool, *options, sys.executable, "-c", RUN, str(bundle.path), variant.id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
@@ -62,9 +65,9 @@ def facts_of(text: str, variant: Variant, device: str, wanted: Sequence[str]) ->
         kernel, name = kernels.get(row.get("Kernel Name", "")), names.get(row.get("Metric Name", ""))
         if kernel is not None and name is not None:
             share = float(row["Metric Value"].replace(",", "")) / 100
-            found[f"{kernel}/{name}"] = Fact(share, "", Evidence.MEASURED, f"ncu on {device}")
+            found[f"{name} at {kernel}"] = Fact(share, "", Evidence.MEASURED, f"ncu on {device}")
     for name in wanted:
-        parts = [found.get(f"{kernel}/{name}") for kernel in kernels.values()]
+        parts = [found.get(f"{name} at {kernel}") for kernel in kernels.values()]
         if any(part is None for part in parts):
             raise NoProfiler(f"ncu gave no {METRICS[name]} for every kernel")
         found[name] = min(parts, key=lambda fact: fact.value)
@@ -79,19 +82,14 @@ def rows_of(text: str):
 
 
 def run_once(path: str, variant: str) -> None:
-    """What runs under the profiler: one call of the variant."""
-    import numpy as np
-
+    """What runs under the profiler: one call of the variant, the one whose latency is taken."""
     from kdsl.bundle.load import read_bundle
-    from kdsl.emulate import calls
     from kdsl.review.bench import alone, bench
+    from kdsl.review.timing import timed_call
 
     bundle = read_bundle(path)
     chosen = bundle.variant(variant)
-    place, settings = bench(chosen.target), {**chosen.options, **chosen.dtypes}
-    rng = np.random.default_rng(0)
+    place = bench(chosen.target)
+    call = timed_call(bundle.manifest.operator, chosen, place.device.type)
     with alone(bundle, chosen):
-        if bundle.manifest.operator == "kda.decode":
-            place.decode(calls.decode_call(rng, {**calls.SIZES, **chosen.sizes, "N": 64, "H": 16}, settings))
-        else:
-            place.chunk(calls.chunk_call(rng, {**calls.SIZES, **chosen.sizes, "T": 4096, "H": 16}, None, settings))
+        (place.decode if bundle.manifest.operator == "kda.decode" else place.chunk)(call)
