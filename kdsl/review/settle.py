@@ -22,7 +22,7 @@ from kdsl.contract.verdict import Fact, Status
 from kdsl.emulate import calls
 from kdsl.review.baselines import NoBaseline
 from kdsl.review.bench import Bench, alone
-from kdsl.review.profiler import METRICS, NoProfiler, profile
+from kdsl.review.profiler import METRICS, profile
 from kdsl.review.timing import Stopwatch, baseline_fact
 from kdsl.runtime.errors import NoVariant
 from kdsl.source.diagnostic import Evidence
@@ -119,10 +119,9 @@ def measure(measured: Measured, bundle: Bundle, variant: Variant, bench: Bench, 
     for name in acceptances:
         measured.facts[f"error within {name}"] = error_fact(bundle, variant, bench, effort)
     if asked := mentioned(claims) & set(METRICS):
-        try:
-            measured.facts |= profile(bundle, variant, bench.name, sorted(asked))
-        except NoProfiler as missing:
-            measured.notes |= dict.fromkeys(asked, str(missing))
+        facts, notes = profile(bundle, variant, bench.name, sorted(asked))
+        measured.facts |= facts
+        measured.notes |= notes
 
 
 def add_latencies(measured: Measured, bundle, variant: Variant, bench: Bench, effort: Effort, previous, names) -> None:

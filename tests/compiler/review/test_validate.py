@@ -14,7 +14,7 @@ from kdsl.driver.compile import build
 from kdsl.review import timing
 from kdsl.review.baselines import NoBaseline, accepted, baseline_call
 from kdsl.review.bench import Bench
-from kdsl.review.profiler import NoProfiler, facts_of
+from kdsl.review.profiler import METRICS, NoProfiler, facts_of, profile
 from kdsl.review.settle import claim_of
 from kdsl.review.subject import subject
 
@@ -142,3 +142,28 @@ def test_metrics_of_the_profiler(tmp_path, compiler):
     assert found["l1_hit_rate"].value == pytest.approx(0.615) == found[f"l1_hit_rate at {kernel.name}"].value
     with pytest.raises(NoProfiler, match="sm__warps_active"):
         facts_of(head + rows, variant, "a GPU", ["achieved_occupancy"])
+    with pytest.raises(NoProfiler, match="l1tex__t_sector_hit_rate"):
+        facts_of(head + rows.replace("61.5", "n/a"), variant, "a GPU", ["l1_hit_rate"])
+
+
+def test_a_metric_that_the_gpu_lacks_hides_no_other(tmp_path, compiler, monkeypatch):
+    """A stand-in for ncu: it fails for one metric and answers for the other."""
+    bundle = read_bundle(build([subject(str(file_of("lane_columns"))).lowering("sm_90a").plan], tmp_path / "gpu.kdsb"))
+    variant = bundle.manifest.variants[0]
+    symbol, hits = variant.kernels[0].symbol, METRICS["l1_hit_rate"]
+    (tmp_path / "ncu").write_text(
+        f"""#!/bin/sh
+case "$*" in
+  *tensor*) echo "==ERROR== Failed to find metric of tensor"; exit 1;;
+  *"--clock-control none"*) ;;
+  *) exit 1;;
+esac
+echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","{symbol}","{hits}","%","12.5"'
+"""
+    )
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts, notes = profile(bundle, variant, "a GPU", ["l1_hit_rate", "tensor_core_utilisation"])
+    assert facts["l1_hit_rate"].value == 0.125 and list(notes) == ["tensor_core_utilisation"]
+    assert notes["tensor_core_utilisation"] == "ncu failed: Failed to find metric of tensor"
