@@ -149,7 +149,9 @@ class _Claim:
                                     help=(f"write `{spoken.key} at {entry.levels[0]}`",)))  # fmt: skip
             return
         level = spoken.level
-        known = tuple(x for x in entry.levels if x != "role")
+        known = tuple(x for x in entry.levels if x not in ("role", "kernel"))
+        if "kernel" in entry.levels:
+            known += tuple(kernel.name.text for kernel in self.kernels())
         if "role" in entry.levels:
             kernels = [self.kernel.declaration] if self.kernel is not None else self.kernels()
             known += tuple(line.name.text for k in kernels for line in block(k.items, "roles"))

@@ -21,8 +21,8 @@ ENSURE, MEASURE = "ensure", "measure"
 class Predicate:
     """`arguments`: code (a mnemonic), stage or tensor; `optional` of them may be left out.
 
-    `levels` are what may follow `at`: names, or "role" for any role of the kernel. `combine` makes one number
-    of those of several kernels.
+    `levels` are what may follow `at`: names, or "role" for any role of the kernel, "kernel" for any kernel of
+    the rule. `combine` makes one number of those of several kernels.
     """
 
     name: str
@@ -74,10 +74,12 @@ TABLE = {
                   operand=True),
         Predicate("same_algorithm", BOOL, "run", "equal to the operator over finite fields"),
         Predicate("p95_latency", TIME, "gpu", "95th percentile of 1000 runs", where=(MEASURE,), unit="s"),
-        Predicate("l1_hit_rate", FLOAT, "gpu", "share of L1 hits", where=(MEASURE,)),
-        Predicate("achieved_occupancy", FLOAT, "gpu", "share of resident warps", where=(MEASURE,)),
-        Predicate("tensor_core_utilisation", FLOAT, "gpu", "share of Tensor Core issue slots",
-                  where=(MEASURE,)),
+        Predicate("l1_hit_rate", FLOAT, "gpu", "share of L1 hits", levels=("kernel",), where=(MEASURE,),
+                  combine="min"),
+        Predicate("achieved_occupancy", FLOAT, "gpu", "share of resident warps", levels=("kernel",),
+                  where=(MEASURE,), combine="min"),
+        Predicate("tensor_core_utilisation", FLOAT, "gpu", "share of cycles with the Tensor Cores busy",
+                  levels=("kernel",), where=(MEASURE,), combine="min"),
         Predicate("error", FLOAT, "run", "error against the float64 oracle", where=(ENSURE, MEASURE)),
     )
 }  # fmt: skip

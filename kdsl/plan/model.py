@@ -148,7 +148,7 @@ class KernelPlan:
     decisions: tuple[Decision, ...]
     span: Span = field(repr=False, eq=False)
     copies: tuple[PlannedStage, ...] = ()  # what a step fetches, `ring - 1` steps ahead
-    first: tuple[PlannedStage, ...] = ()  # the same, before the first step
+    ahead: tuple[tuple[PlannedStage, ...], ...] = ()  # the same for each of the first `ring - 1` steps, before the loop
     threads: tuple[int, ...] = ()
     guarded: str | None = None
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
@@ -159,6 +159,11 @@ class KernelPlan:
     def stages(self) -> tuple[PlannedStage, ...]:
         groups = (self.prologue, self.first, self.copies, self.body, self.commits, self.epilogue)
         return tuple(stage for group in groups for outer in group for stage in outer.unrolled)
+
+    @property
+    def first(self) -> tuple[PlannedStage, ...]:
+        """Every fetch before the first step."""
+        return tuple(stage for group in self.ahead for stage in group)
 
     @property
     def ring(self) -> int:

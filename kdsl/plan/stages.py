@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 from attrs import evolve, frozen
 
-from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage
+from kdsl.check.evaluate import decide
+from kdsl.check.graph import strip
+from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage, names_in
 from kdsl.plan.homes import extents, rounded_name, tiles
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
@@ -105,16 +107,21 @@ def _with_sum(planned: PlannedStage) -> PlannedStage:
     """A stage with a sum as two: the sum, then the elements from it. In a scan both run in every row.
 
     So no block of a scan reads the tensor that it accumulates into, which neither TVM's schedules nor a GPU's
-    threads allow, and sums stay in registers.
+    threads allow, and sums stay in registers. A condition that holds for all terms or for none is asked once, of
+    the sum: inside the loop it would keep a compiler from loading several terms at once.
     """
     stage = planned.stage
+    condition, summand = common_condition(stage.reduction)
     indices = tuple(index for index in stage.indices if index != stage.scan)
     own = tuple(loop for loop in planned.loops if loop.kind != "scan")
     name = sum_name(stage)
     total = evolve(
-        stage, name=f"{stage.name}_sum", tensor=name, indices=indices, initial=None, sign=1, scan=None, kind="reduce"
-    )
+        stage, name=f"{stage.name}_sum", tensor=name, indices=indices, initial=None, sign=1, scan=None, kind="reduce",
+        reduction=evolve(stage.reduction, body=summand),
+    )  # fmt: skip
     summed = n.Reference(stage.span, n.Id(stage.span, name), tuple(n.Name(stage.span, i) for i in indices))
+    if condition is not None:
+        summed = n.Conditional(stage.span, condition, summed, n.Number(stage.span, "0.0"))
     value = summed
     if stage.initial is not None:
         value = n.Binary(stage.span, "+" if stage.sign > 0 else "-", stage.initial, summed)
@@ -124,6 +131,20 @@ def _with_sum(planned: PlannedStage) -> PlannedStage:
     inner = evolve(planned, name=total.name, tensor=name, indices=indices, loops=own, stage=total)
     loops = tuple(loop for loop in planned.loops if loop.kind != "reduce")
     return evolve(planned, stage=rest, loops=loops, inner=(inner,))
+
+
+def common_condition(reduction: n.Reduction) -> tuple[n.Expr | None, n.Expr]:
+    """`sum over d of if C then X else 0`, where C does not speak of d, as (C, X); else (None, the body).
+
+    X of a pair that C leaves out may be infinite: it is summed and not chosen.
+    """
+    body = strip(reduction.body)
+    if reduction.operator != "sum" or not isinstance(body, n.Conditional):
+        return None, reduction.body
+    summed_over = {binder.name.text for binder in reduction.binders}
+    if decide(body.otherwise, {}) != 0 or summed_over & set(names_in(body.condition)):
+        return None, reduction.body
+    return body.condition, body.then
 
 
 def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 import subprocess
 import sys
@@ -39,18 +40,38 @@ class NoProfiler(Exception):
         return self.reason
 
 
-def profile(bundle: Bundle, variant: Variant, device: str, wanted: Sequence[str]) -> dict[str, Fact]:
-    """Facts by predicate and by kernel: the rule's own is the lowest of its kernels. Raises NoProfiler."""
+def profile(bundle: Bundle, variant: Variant, device: str, wanted: Sequence[str]):
+    """Facts of the rule, the lowest of its kernels, and of each (`l1_hit_rate at recurrence`); and for every
+    predicate without one the reason."""
+    try:
+        return facts_of(profiled(bundle, variant, wanted), variant, device, wanted), {}
+    except NoProfiler as failure:
+        if len(wanted) == 1:
+            return {}, {wanted[0]: str(failure)}
+    facts, notes = {}, {}  # one metric that this GPU does not have hides the others no longer
+    for name in wanted:
+        found, missing = profile(bundle, variant, device, [name])
+        facts |= found
+        notes |= missing
+    return facts, notes
+
+
+def profiled(bundle: Bundle, variant: Variant, wanted: Sequence[str]) -> str:
+    """What ncu prints of one run of the variant. Raises NoProfiler."""
     tool = shutil.which("ncu")
     if tool is None:
         raise NoProfiler("ncu (Nsight Compute) is not on the path")
     metrics = ",".join(METRICS[name] for name in wanted)
-    command = [tool, "--csv", "--metrics", metrics, sys.executable, "-c", RUN, str(bundle.path), variant.id]
+    symbols = "|".join(kernel.symbol for kernel in variant.kernels)
+    # The clocks stay as they are: others may share the GPU, and shares do not depend on them.
+    options = ["--csv", "--clock-control", "none", "--kernel-name", f"regex:^({symbols})$", "--metrics", metrics]
+    command = [tool, *options, sys.executable, "-c", RUN, str(bundle.path), variant.id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise NoProfiler(f"ncu failed: {said[-1] if said else f'status {done.returncode}'}")
-    return facts_of(done.stdout, variant, device, wanted)
+        said = (done.stdout + done.stderr).strip().splitlines() or [f"status {done.returncode}"]
+        errors = [line.removeprefix("==ERROR==").strip() for line in said if line.startswith("==ERROR==")]
+        raise NoProfiler(f"ncu failed: {(errors or said[-1:])[0]}")
+    return done.stdout
 
 
 def facts_of(text: str, variant: Variant, device: str, wanted: Sequence[str]) -> dict[str, Fact]:
@@ -60,15 +81,24 @@ def facts_of(text: str, variant: Variant, device: str, wanted: Sequence[str]) ->
     found: dict[str, Fact] = {}
     for row in rows_of(text):
         kernel, name = kernels.get(row.get("Kernel Name", "")), names.get(row.get("Metric Name", ""))
-        if kernel is not None and name is not None:
-            share = float(row["Metric Value"].replace(",", "")) / 100
-            found[f"{kernel}/{name}"] = Fact(share, "", Evidence.MEASURED, f"ncu on {device}")
+        share = percentage(row.get("Metric Value"))
+        if kernel is not None and name is not None and share is not None:
+            found[f"{name} at {kernel}"] = Fact(share, "", Evidence.MEASURED, f"ncu on {device}")
     for name in wanted:
-        parts = [found.get(f"{kernel}/{name}") for kernel in kernels.values()]
+        parts = [found.get(f"{name} at {kernel}") for kernel in kernels.values()]
         if any(part is None for part in parts):
             raise NoProfiler(f"ncu gave no {METRICS[name]} for every kernel")
         found[name] = min(parts, key=lambda fact: fact.value)
     return found
+
+
+def percentage(text: str | None) -> float | None:
+    """A share of 1; None for what is no number, as `n/a` where a kernel has no such access."""
+    try:
+        share = float((text or "").replace(",", "")) / 100
+    except ValueError:
+        return None
+    return share if math.isfinite(share) else None
 
 
 def rows_of(text: str):
@@ -79,19 +109,14 @@ def rows_of(text: str):
 
 
 def run_once(path: str, variant: str) -> None:
-    """What runs under the profiler: one call of the variant."""
-    import numpy as np
-
+    """What runs under the profiler: one call of the variant, the one whose latency is taken."""
     from kdsl.bundle.load import read_bundle
-    from kdsl.emulate import calls
     from kdsl.review.bench import alone, bench
+    from kdsl.review.timing import timed_call
 
     bundle = read_bundle(path)
     chosen = bundle.variant(variant)
-    place, settings = bench(chosen.target), {**chosen.options, **chosen.dtypes}
-    rng = np.random.default_rng(0)
+    place = bench(chosen.target)
+    call = timed_call(bundle.manifest.operator, chosen, place.device.type)
     with alone(bundle, chosen):
-        if bundle.manifest.operator == "kda.decode":
-            place.decode(calls.decode_call(rng, {**calls.SIZES, **chosen.sizes, "N": 64, "H": 16}, settings))
-        else:
-            place.chunk(calls.chunk_call(rng, {**calls.SIZES, **chosen.sizes, "T": 4096, "H": 16}, None, settings))
+        (place.decode if bundle.manifest.operator == "kda.decode" else place.chunk)(call)

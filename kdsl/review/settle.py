@@ -15,12 +15,15 @@ from attrs import define, evolve, field, frozen
 from kdsl.bundle.load import Bundle
 from kdsl.bundle.manifest import Variant
 from kdsl.bundle.manifest import Verdict as Recorded
+from kdsl.check.model import names_in
 from kdsl.contract.decide import decide_claim
 from kdsl.contract.predicates import keyed
 from kdsl.contract.verdict import Fact, Status
 from kdsl.emulate import calls
+from kdsl.review.baselines import NoBaseline
 from kdsl.review.bench import Bench, alone
-from kdsl.review.profiler import METRICS, NoProfiler, profile
+from kdsl.review.profiler import METRICS, profile
+from kdsl.review.timing import Stopwatch, baseline_fact
 from kdsl.runtime.errors import NoVariant
 from kdsl.source.diagnostic import Evidence
 from kdsl.source.span import SourceFile
@@ -30,13 +33,11 @@ from kdsl.validate import oracle
 from kdsl.validate.acceptance import acceptance
 from kdsl.validate.call import reference
 from kdsl.validate.judge import judge
-from kdsl.validate.latency import rotation, time_calls
 from kdsl.validate.probes import PROBES
 
 LENGTHS = ((70, 0, 1, 69), (16, 33, 64, 15))  # of the calls drawn for a variant's own options
-TOKENS, HOST_TOKENS, HEADS = 8192, 256, 16  # of the call whose latency is taken, on a GPU and on a host
-PREVIOUS = "baseline previous"
 RUNS = 1000
+BASELINE = "baseline "  # how a baseline is called among facts: `baseline fla`
 
 
 @frozen
@@ -73,8 +74,7 @@ def settle(bundle: Bundle, variant: Variant, bench: Bench, effort: Effort, basel
     measured = Measured()
     with alone(bundle, variant):
         measure(measured, bundle, variant, bench, effort, claims.values())
-    if baseline is not None:
-        add_baseline(measured, baseline, variant, bench, effort)
+    add_latencies(measured, bundle, variant, bench, effort, baseline, mentioned(claims.values()))
     for verdict in pending:
         yield decided(variant, verdict, claims[verdict.clause], measured, bench)
 
@@ -90,7 +90,7 @@ def claim_of(clause: str) -> n.Claim | None:
 def decided(variant: Variant, verdict: Recorded, claim: n.Claim | None, measured: Measured, bench: Bench) -> Settled:
     if claim is None:
         return Settled(variant.id, variant.target, verdict, verdict, "this kdsl cannot read the clause")
-    known = {PREVIOUS: measured.facts[PREVIOUS].value} if PREVIOUS in measured.facts else {}
+    known = {name: fact.value for name, fact in measured.facts.items() if name.startswith(BASELINE)}
     found = decide_claim(claim, measured.facts, known, tuple(kernel.name for kernel in variant.kernels))
     if found.status not in (Status.HOLDS, Status.FAILS):
         why = [note for name, note in measured.notes.items() if name in verdict.clause]
@@ -101,38 +101,40 @@ def decided(variant: Variant, verdict: Recorded, claim: n.Claim | None, measured
     return Settled(variant.id, variant.target, verdict, after, found.found)
 
 
-def measure(measured: Measured, bundle: Bundle, variant: Variant, bench: Bench, effort: Effort, claims) -> None:
-    """What the clauses speak of, and no more."""
-    claims = [claim for claim in claims if claim is not None]
-    mentions: list = []
+def mentioned(claims) -> set[str]:
+    """Predicates and baselines that the claims speak of."""
+    found: set[str] = set()
     for claim in claims:
-        if isinstance(claim.predicate, n.Within):
-            key = f"error within {claim.predicate.acceptance.text}"
-            measured.facts[key] = error_fact(bundle, variant, bench, effort)
-        else:
-            keyed(claim.predicate, mentions)
-    names = {mention.name.text for mention in mentions}
-    if "p95_latency" in names:
-        measured.facts["p95_latency"] = latency_fact(bundle, variant, bench, effort)
-    if asked := names & set(METRICS):
-        try:
-            measured.facts |= profile(bundle, variant, bench.name, sorted(asked))
-        except NoProfiler as missing:
-            measured.notes |= dict.fromkeys(asked, str(missing))
+        if claim is not None and not isinstance(claim.predicate, n.Within):
+            mentions: list = []
+            expr = keyed(claim.predicate, mentions)
+            found |= {mention.name.text for mention in mentions}
+            found |= {name for name in names_in(expr) if name.startswith(BASELINE)}
+    return found
 
 
-def add_baseline(measured: Measured, baseline: Bundle, variant: Variant, bench: Bench, effort: Effort) -> None:
-    """`baseline previous` is the same call on the baseline bundle's variant for the same settings."""
-    same = [v for v in baseline.manifest.variants if (v.target, v.options, v.dtypes) == key_of(variant)]
-    if not same or "p95_latency" not in measured.facts:
-        measured.notes[PREVIOUS] = "the baseline bundle has no variant for the same target, options and dtypes"
+def measure(measured: Measured, bundle: Bundle, variant: Variant, bench: Bench, effort: Effort, claims) -> None:
+    """Errors and a profiler's metrics, as far as the clauses speak of them."""
+    acceptances = {c.predicate.acceptance.text for c in claims if c is not None and isinstance(c.predicate, n.Within)}
+    for name in acceptances:
+        measured.facts[f"error within {name}"] = error_fact(bundle, variant, bench, effort)
+    if asked := mentioned(claims) & set(METRICS):
+        facts, notes = profile(bundle, variant, bench.name, sorted(asked))
+        measured.facts |= facts
+        measured.notes |= notes
+
+
+def add_latencies(measured: Measured, bundle, variant: Variant, bench: Bench, effort: Effort, previous, names) -> None:
+    """The variant's own latency and those of the baselines that clauses name."""
+    if "p95_latency" not in names:
         return
-    with alone(baseline, same[0]):
-        measured.facts[PREVIOUS] = latency_fact(baseline, same[0], bench, effort)
-
-
-def key_of(variant: Variant) -> tuple:
-    return variant.target, variant.options, variant.dtypes
+    watch = Stopwatch.of(bundle.manifest.operator, variant, bench, effort.runs)
+    measured.facts["p95_latency"] = watch.own(bundle, variant)
+    for key in sorted(name for name in names if name.startswith(BASELINE)):
+        try:
+            measured.facts[key] = baseline_fact(watch, key.removeprefix(BASELINE), previous, variant)
+        except NoBaseline as missing:
+            measured.notes[key] = str(missing)
 
 
 # ---- error
@@ -177,27 +179,6 @@ def decode_results(variant: Variant, bench: Bench, seed: int) -> Iterator:
         call = calls.decode_call(rng, sizes, settings)
         needed = oracle.decode(**{name: np.copy(x) if isinstance(x, np.ndarray) else x for name, x in call.items()})
         yield acceptance(*bench.decode(call), *needed)
-
-
-# ---- latency
-
-
-def latency_fact(bundle: Bundle, variant: Variant, bench: Bench, effort: Effort) -> Fact:
-    """The 95th percentile in seconds, inputs rotated through more than the L2 holds, the device waited for."""
-    from kdsl import kda
-
-    rng, settings = np.random.default_rng(0), {**variant.options, **variant.dtypes}
-    if bundle.manifest.operator == "kda.decode":
-        call = calls.decode_call(rng, {**calls.SIZES, **variant.sizes, "N": 64, "H": HEADS}, settings)
-        made, run = bench.decode_arguments, kda.fused_recurrent_kda
-    else:
-        tokens = HOST_TOKENS if bench.device.type == "cpu" else TOKENS
-        call = calls.chunk_call(rng, {**calls.SIZES, **variant.sizes, "T": tokens, "H": HEADS}, None, settings)
-        made, run = bench.chunk_arguments, kda.chunk_kda
-    nbytes = sum(x.nbytes for x in call.values() if isinstance(x, np.ndarray))
-    tensors = [made(call) for _ in range(rotation(nbytes, bench.l2_bytes))]
-    samples = time_calls(lambda turn: run(**tensors[turn]), len(tensors), bench.clock, runs=effort.runs)
-    return Fact(samples.p95 * 1e-6, "s", Evidence.MEASURED, bench.name)
 
 
 # ---- the manifest

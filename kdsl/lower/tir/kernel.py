@@ -12,7 +12,7 @@ The carried tensors live outside KERNEL_body, so that scheduling a stage there n
 
 from __future__ import annotations
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from kdsl.check.graph import strip
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
@@ -185,10 +185,9 @@ class KernelBuilder:
     def first_fetches(self, name: str, trips):
         """Before the loop: the steps that no earlier step fetches for, one group of copies each."""
         groups = []
-        for step in range(self.kernel.ring - 1):
+        for step, stages in enumerate(self.kernel.ahead):
             self.outer[name] = constant(step, "int64")
-            suffix = f"_{step}" if self.kernel.ring > 2 else ""
-            groups.append(self.group(self.kernel.first, self.outer[name], trips, suffix))
+            groups.append(self.group(stages, self.outer[name], trips))
         return groups
 
     def fetches(self, trips):
@@ -202,14 +201,14 @@ class KernelBuilder:
             return [self.barrier(), group] if name is not None else [group]
         here, slots = self.outer[name], self.slots
         self.outer[name] = here + constant(ahead, "int64")
-        group = self.group(self.kernel.copies, self.outer[name], trips, "")
+        group = self.group(self.kernel.copies, self.outer[name], trips)
         self.outer[name], self.slots = here, slots
         return [self.barrier(), group]  # before the slot is filled anew, all have read it
 
-    def group(self, stages: tuple[PlannedStage, ...], step, trips, suffix: str):
+    def group(self, stages: tuple[PlannedStage, ...], step, trips):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
-        slots = self.bind_slots(f"_{stages[0].name}{suffix}")
-        return self.committed(self.sblocks(stages, suffix), slots, step < trips)
+        slots = self.bind_slots(f"_{stages[0].name}")
+        return self.committed(self.sblocks(stages), slots, step < trips)
 
     def committed(self, copies, slots=(), inside=None):
         """Asynchronous copies as one group."""
@@ -241,8 +240,8 @@ class KernelBuilder:
         return as_index(scope.value(self.plan.operator.indices[name].extent))
 
     # ---- stages ----
-    def sblocks(self, stages: tuple[PlannedStage, ...], suffix: str = ""):
-        return [self.stage_sblock(evolve(stage, name=stage.name + suffix)) for stage in stages]
+    def sblocks(self, stages: tuple[PlannedStage, ...]):
+        return [self.stage_sblock(stage) for stage in stages]
 
     def body_sblocks(self):
         """The stages of a step, and a last use of its shared memory: see kdsl/plan/cuda/sharing.py."""

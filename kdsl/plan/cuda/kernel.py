@@ -67,7 +67,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     plan = KernelPlan(
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
-        commits=commits, epilogue=epilogue, copies=copies, first=first_copies(copies, tensors, kernel),
+        commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
         threads=(LANES, role.warps), barriers=fences, aligned=aligned_ports(body, copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
@@ -159,17 +159,17 @@ def copied(name: str, kernel: Kernel, source: Tensor, settings: Mapping, request
     return PlannedStage(f"{name}_copy", "copy", name, source.indices, loops, None, read, {}, span)
 
 
-def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple[PlannedStage, ...]:
-    """The same fetches for the steps that no earlier step fetches for."""
+def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple[tuple[PlannedStage, ...], ...]:
+    """The same fetches for each step that no earlier step fetches for: as many as a ring has further slots."""
     rings = {tensors[stage.tensor].ring for stage in copies}
     if len(rings) > 1:
         raise PlanRefused(
             "D349", f"kernel `{kernel.name}`: its rings have depths {sorted(rings)}", kernel.span,
             required="one depth for every tensor that is fetched for a step",
         )  # fmt: skip
-    if not rings or rings == {1}:
-        return ()
-    return tuple(evolve(stage, name=f"{stage.name}_first") for stage in copies)
+    steps = range(max(rings, default=1) - 1)
+    suffixes = [f"_first_{step}" if len(steps) > 1 else "_first" for step in steps]
+    return tuple(tuple(evolve(stage, name=stage.name + suffix) for stage in copies) for suffix in suffixes)
 
 
 def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Tensor:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from click.testing import CliRunner
 
 from kdsl.bundle.load import read_bundle
 from kdsl.cli.main import cli
 from kdsl.driver.compile import build
-from kdsl.review import settle as settling
+from kdsl.review import timing
+from kdsl.review.baselines import NoBaseline, accepted, baseline_call
 from kdsl.review.bench import Bench
-from kdsl.review.profiler import NoProfiler, facts_of
+from kdsl.review.profiler import METRICS, NoProfiler, facts_of, profile
 from kdsl.review.settle import claim_of
 from kdsl.review.subject import subject
 
@@ -20,6 +24,9 @@ CLAUSES = """  measure {
     error within kda.acceptance
     p95_latency <= 60000 ms
     p95_latency <= 100 * baseline previous
+    p95_latency <= 0.001 * baseline fla
+    p95_latency <= 2 * baseline flashkda
+    achieved_occupancy at all >= 0.1
     l1_hit_rate >= 0.5
   }
 """
@@ -29,8 +36,8 @@ IN_KERNEL = {"gate": "bounded", "use_qk_l2norm_in_kernel": True, "use_beta_sigmo
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Short calls where time is taken."""
-    monkeypatch.setattr(settling, "HOST_TOKENS", 32)
-    monkeypatch.setattr(settling, "HEADS", 2)
+    monkeypatch.setattr(timing, "HOST_TOKENS", 32)
+    monkeypatch.setattr(timing, "HEADS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +55,30 @@ def run(*arguments):
     return CliRunner().invoke(cli, ["validate", *map(str, arguments)])
 
 
+def like_theirs(q, k, v, g, beta, initial_state, use_qk_l2norm_in_kernel, use_gate_in_kernel, lower_bound, **rest):
+    """Stands in for the library: its signature, and as good as no time."""
+    assert "use_beta_sigmoid_in_kernel" not in rest and set(rest) == {"A_log", "dt_bias"}, rest
+
+
 def verdicts(path) -> dict:
     return {v.clause: (v.verdict, v.evidence) for v in read_bundle(path).manifest.variants[0].verdicts}
 
 
 def test_what_can_be_measured_is_settled_in_a_copy(waiting, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")  # no ncu
+    monkeypatch.setitem(sys.modules, "fla", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "fla.ops.kda", SimpleNamespace(chunk_kda=like_theirs))
     digest = read_bundle(waiting).digest
     done = run(waiting, "--output", tmp_path / "settled.kdsb", "--runs", 3, "--baseline", waiting)
-    assert done.exit_code == 1, done.output  # one stays pending
+    assert done.exit_code == 1, done.output  # some stay pending, one fails
     found = verdicts(tmp_path / "settled.kdsb")
     assert found["error within kda.acceptance"] == ("holds", "measured")
     assert found["p95_latency <= 60000 ms"] == ("holds", "measured")
     assert found["p95_latency <= 100 * baseline previous"] == ("holds", "measured")
+    assert found["p95_latency <= 0.001 * baseline fla"] == ("fails", "measured")
     assert found["l1_hit_rate >= 0.5"][0] == "pending" and "ncu" in done.output
+    assert found["achieved_occupancy at all >= 0.1"][0] == "pending"
+    assert found["p95_latency <= 2 * baseline flashkda"][0] == "pending" and "FlashKDA computes" in done.output
     assert read_bundle(waiting).digest == digest and verdicts(waiting)["p95_latency <= 60000 ms"][0] == "pending"
     assert run(waiting, "--output", tmp_path / "settled.kdsb").exit_code == 2  # never over something
 
@@ -97,6 +114,17 @@ def test_decode_is_run_on_its_own_calls(tmp_path):
     assert done.exit_code == 0 and "2 calls" in done.output, done.output
 
 
+def test_a_library_that_would_compute_something_else_is_no_baseline(monkeypatch):
+    with pytest.raises(NoBaseline, match="does not have use_qk_l2norm_in_kernel"):
+        accepted(lambda q: None, {"q": 1, "use_qk_l2norm_in_kernel": True, "allow_neg_eigval": False})
+    assert accepted(lambda q: None, {"q": 1, "safe_gate": True, "allow_neg_eigval": False}) == {"q": 1}
+    monkeypatch.setitem(sys.modules, "fla.ops.kda", None)
+    with pytest.raises(NoBaseline, match="flash-linear-attention is not installed"):
+        baseline_call("fla", "kda.decode", {})
+    with pytest.raises(NoBaseline, match="FlashKDA has nothing for kda.decode"):
+        baseline_call("flashkda", "kda.decode", {})
+
+
 def test_clauses_of_a_manifest_are_read():
     assert claim_of("error within kda.acceptance").predicate.acceptance.text == "kda.acceptance"
     assert claim_of("p95_latency <= 0.9 * baseline fla") is not None
@@ -111,6 +139,31 @@ def test_metrics_of_the_profiler(tmp_path, compiler):
     hits = "l1tex__t_sector_hit_rate.pct"
     rows = f'"0","{kernel.symbol}","{hits}","%","61.5"\n"1","other","{hits}","%","2"\n'
     found = facts_of(head + rows, variant, "a GPU", ["l1_hit_rate"])
-    assert found["l1_hit_rate"].value == pytest.approx(0.615) == found[f"{kernel.name}/l1_hit_rate"].value
+    assert found["l1_hit_rate"].value == pytest.approx(0.615) == found[f"l1_hit_rate at {kernel.name}"].value
     with pytest.raises(NoProfiler, match="sm__warps_active"):
         facts_of(head + rows, variant, "a GPU", ["achieved_occupancy"])
+    with pytest.raises(NoProfiler, match="l1tex__t_sector_hit_rate"):
+        facts_of(head + rows.replace("61.5", "n/a"), variant, "a GPU", ["l1_hit_rate"])
+
+
+def test_a_metric_that_the_gpu_lacks_hides_no_other(tmp_path, compiler, monkeypatch):
+    """A stand-in for ncu: it fails for one metric and answers for the other."""
+    bundle = read_bundle(build([subject(str(file_of("lane_columns"))).lowering("sm_90a").plan], tmp_path / "gpu.kdsb"))
+    variant = bundle.manifest.variants[0]
+    symbol, hits = variant.kernels[0].symbol, METRICS["l1_hit_rate"]
+    (tmp_path / "ncu").write_text(
+        f"""#!/bin/sh
+case "$*" in
+  *tensor*) echo "==ERROR== Failed to find metric of tensor"; exit 1;;
+  *"--clock-control none"*) ;;
+  *) exit 1;;
+esac
+echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","{symbol}","{hits}","%","12.5"'
+"""
+    )
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts, notes = profile(bundle, variant, "a GPU", ["l1_hit_rate", "tensor_core_utilisation"])
+    assert facts["l1_hit_rate"].value == 0.125 and list(notes) == ["tensor_core_utilisation"]
+    assert notes["tensor_core_utilisation"] == "ncu failed: Failed to find metric of tensor"
