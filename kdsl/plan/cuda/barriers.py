@@ -14,7 +14,7 @@ from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
 from kdsl.plan.cuda.deal import takes_pieces
 from kdsl.plan.cuda.fragments import matrix_instruction, on_fragments
-from kdsl.plan.cuda.private import touches_private
+from kdsl.plan.cuda.private import owners, touches_private
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
@@ -108,7 +108,7 @@ def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], w
     if on_fragments(part, tensors) is not None:
         return None
     loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
-    kind = "columns" if touches_private(part, tensors) else "pieces" if takes_pieces(part, tensors, warps) else "turns"
+    kind = owners(part, tensors) if touches_private(part, tensors) else "pieces" if takes_pieces(part, tensors, warps) else "turns"
     return kind, loops
 
 

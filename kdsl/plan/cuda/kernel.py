@@ -12,7 +12,7 @@ from kdsl.plan import steps as s
 from kdsl.plan.cuda.barriers import barriers, reads_of
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
-from kdsl.plan.cuda.private import deal_private, lane_index, owned_by_lanes, touches_private, with_private
+from kdsl.plan.cuda.private import deal_private, owned_by_lanes, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE
@@ -36,13 +36,12 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)
-    dealt = lane_index(kernel)
     stages = kernel_stages(
         operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel)
     )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
-    tensors = with_fragments(with_private(tensors, kernel, dealt), graph, kernel, role)
+    tensors = with_fragments(with_private(tensors, kernel), graph, kernel, role)
     incoming = received(operator, graph, kernel, request.made)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
@@ -55,7 +54,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
     fetched = frozenset(stage.tensor for stage in copies) - landed
     tensors = with_shared_buffers(tensors, body, fetched, landed)
-    builder = _Steps(kernel, role, tensors, pins, decisions, dealt)
+    builder = _Steps(kernel, role, tensors, pins, decisions)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
@@ -206,8 +205,7 @@ def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Ten
 class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
-    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision],
-                 dealt: str | None):  # fmt: skip
+    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]):
         self.kernel, self.role, self.tensors, self.pins, self.decisions = (
             kernel,
             role,
@@ -215,7 +213,6 @@ class _Steps:
             pins,
             decisions,
         )
-        self.dealt = dealt  # the index whose values are dealt over lanes, each with its tensors in registers
         self.products: dict[str, Product] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
@@ -252,8 +249,8 @@ class _Steps:
                 fragment = on_fragments(stage, self.tensors)
                 loops = tuple(loop.index for loop in stage.loops)
                 yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops, self.role.warps)
-            elif self.dealt is not None and touches_private(stage, self.tensors):
-                yield from deal_private(stage, self.dealt, self.role.warps)
+            elif touches_private(stage, self.tensors):
+                yield from deal_private(stage, self.tensors, self.role.warps)
             elif stage.name in self.products or stage.kind == "copy":
                 continue
             elif takes_pieces(stage, self.tensors, self.role.warps):

@@ -16,59 +16,55 @@ NUMBER = "thread"  # every thread has its own
 OWNED = "lane"  # elements belong to the lane that owns their value of the dealt index
 
 
-def lane_index(kernel: Kernel) -> str | None:
-    """The index that `registers lanes e by 1` deals over lanes; one a kernel."""
-    found = {
-        index: home
-        for home in kernel.homes.values()
-        if home.memory == "registers"
-        for index, _ in home.attributes.get("lanes", ())
-    }
-    if len(found) > 1:
-        home = list(found.values())[-1]
-        raise PlanRefused(
-            "D351", f"kernel `{kernel.name}` deals {' and '.join(sorted(found))} over lanes", home.span,
-            required="one index: every lane owns its values of it",
-        )  # fmt: skip
-    return next(iter(found), None)
-
-
 def owned_by_lanes(kernel: Kernel, tensor: str) -> bool:
     """Whether the rule deals the tensor's elements over lanes."""
     home = kernel.homes.get(tensor)
     return home is not None and home.memory == "registers" and "lanes" in home.attributes
 
 
-def with_private(tensors: Mapping[str, Tensor], kernel: Kernel, dealt: str | None) -> dict[str, Tensor]:
+def with_private(tensors: Mapping[str, Tensor], kernel: Kernel) -> dict[str, Tensor]:
     """Tensors placed `in registers lanes ...` are the lane's own; a number in registers every lane has."""
     found = {}
     for name, tensor in tensors.items():
         home = kernel.homes.get(name)
         if home is not None and tensor.memory == "registers" and not tensor.indices:
             tensor = evolve(tensor, memory=NUMBER)
-        elif dealt is not None and owned_by_lanes(kernel, name):
-            if dealt not in tensor.indices:
+        elif owned_by_lanes(kernel, name):
+            owner = home.attributes["lanes"][0][0]
+            if owner not in tensor.indices:
                 raise PlanRefused(
-                    "D352", f"`{name}` has no index `{dealt}`, so no lane owns it", home.span,
+                    "D352", f"`{name}` has no index `{owner}`, so no lane owns it", home.span,
                     help=(f"place it where all lanes see it: `{name} : {tensor.dtype} in shared`",),
                 )  # fmt: skip
-            tensor = evolve(tensor, memory=OWNED)
+            tensor = evolve(tensor, memory=OWNED, owner=owner)
         found[name] = tensor
     return found
 
 
-def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a stage reads or writes registers of a thread."""
+def owners(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The indices whose lanes own what a stage reads or writes in registers of a thread; at most one is right."""
     names = [stage.tensor]
     if stage.source is not None:
         names.append(stage.source.tensor)
     if stage.stage is not None:
         names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
-    return any(name in tensors and tensors[name].memory == OWNED for name in names)
+    return tuple(dict.fromkeys(tensors[name].owner for name in names if name in tensors and tensors[name].owner))
 
 
-def deal_private(stage: PlannedStage, dealt: str, warps: int) -> Iterator[s.Step]:
-    """Every lane does its own values of the dealt index, everything else in it, unrolled."""
+def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a stage reads or writes registers of a thread."""
+    return bool(owners(stage, tensors))
+
+
+def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> Iterator[s.Step]:
+    """Every lane does its own values of the index that it owns, everything else in it, unrolled."""
+    dealt, *others = owners(stage, tensors)
+    if others:
+        raise PlanRefused(
+            "D351", f"stage `{stage.name}` works on registers of lanes that own `{dealt}` and of lanes that own"
+            f" `{others[0]}`", stage.span, required="one index: every lane owns its values of it",
+            help=("place one of the tensors in shared memory",),
+        )  # fmt: skip
     span, why = stage.span, f"{dealt} over {warps} warps of {LANES} lanes"
     loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
     if dealt not in loops or loops[dealt].kind != "spatial":
