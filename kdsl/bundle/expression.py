@@ -1,9 +1,9 @@
 """Size expressions (`N * HV * 4096`) and claims (`T % 16 == 0`): a small parser and evaluator, never `eval`.
 
 Integers, names, `+ - *`, `/` and `//` (both floor), `%`, `**`, parentheses, comparisons (chains as in
-Python), `and or not`, `min max ceildiv`. Precedence and floor division are Python's. Every value on the way
-has to fit in 64 bits with a sign. An expression is a number or a claim, and that is known from its text
-alone.
+Python), `and or not`, `min max ceildiv`; in claims also decimals (`lower_bound >= -5.0`). Precedence and
+floor division are Python's. Every value on the way has to fit in 64 bits with a sign. An expression is a
+number or a claim, and that is known from its text alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ NUMBER = "number"
 CLAIM = "claim"
 LONGEST_TEXT = 1000
 DEEPEST = 50
+# `given_x` in a claim is 1 if the optional tensor x is given, else 0.
+GIVEN = "given_"
 
 Evaluator = Callable[[Mapping[str, int]], int]
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<integer>0|[1-9][0-9]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"\s*(?:(?P<decimal>[0-9]+\.[0-9]+)|(?P<integer>0|[1-9][0-9]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|//|==|!=|<=|>=|[-+*/%()<>,]))"
 )
 _COMPARISONS = {
@@ -62,6 +64,8 @@ def _rest(left: int, right: int) -> int:
 
 
 def _power(base: int, exponent: int) -> int:
+    if isinstance(exponent, float):
+        raise _NoValue(f"the exponent {exponent}", "an integer")
     if exponent < 0:
         raise _NoValue(f"the exponent {exponent}", "an exponent of 0 or more")
     if exponent > 63 and abs(base) > 1:
@@ -81,13 +85,14 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max, "ceildiv": 
 class Expression:
     """A parsed expression.
 
-    `kind` is "number" or "claim"; `names` are the sizes it needs.
+    `kind` is "number" or "claim"; `names` are the sizes it needs; `decimals` tells whether any stand in it.
     """
 
     text: str
     kind: str
     names: frozenset[str]
     _evaluator: Evaluator = attrs.field(eq=False, repr=False)
+    decimals: bool = False
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The value (an int, or a bool for a claim) for `sizes`.
@@ -99,6 +104,8 @@ class Expression:
         except _NoValue as failure:
             found, needed = failure.args
             raise ExpressionError(self.text, -1, found, needed) from None
+        except OverflowError:
+            raise ExpressionError(self.text, -1, "a decimal beyond its range", "smaller numbers") from None
         except KeyError as missing:
             known = ", ".join(sorted(sizes)) or "none"
             raise ExpressionError(
@@ -115,7 +122,7 @@ def parse(text: str) -> Expression:
     kind, evaluator = parser.disjunction()
     if parser.token != "":
         parser.refuse("the end or an operator")
-    return Expression(text, kind, frozenset(parser.names), evaluator)
+    return Expression(text, kind, frozenset(parser.names), evaluator, parser.decimals)
 
 
 def parse_number(text: str) -> Expression:
@@ -132,6 +139,8 @@ def _of_kind(text: str, kind: str, needed: str) -> Expression:
     expression = parse(text)
     if expression.kind != kind:
         raise ExpressionError(text, 0, f"a {expression.kind}", needed)
+    if kind == NUMBER and expression.decimals:
+        raise ExpressionError(text, 0, "a decimal number", "integers: it counts bytes or blocks")
     return expression
 
 
@@ -158,6 +167,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
         self.names: set[str] = set()
+        self.decimals = False
 
     @property
     def token(self) -> str:
@@ -290,6 +300,9 @@ class _Parser:
                 self.at -= 1
                 self.refuse("an integer below 2**63")
             return NUMBER, lambda sizes: value
+        if token[:1].isdigit():
+            self.decimals, decimal = True, float(self.take())
+            return NUMBER, lambda sizes: decimal
         if token == "(":
             self.take()
             self.deeper()

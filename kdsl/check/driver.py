@@ -183,7 +183,8 @@ class Check:
 
     def check_rule(self, declaration: n.Rule, findings: Findings) -> RuleNames | None:
         from kdsl.contract.claims import check_claims, fact_names
-        from kdsl.contract.findings import check_contracts, check_requirements
+        from kdsl.contract.findings import check_contracts
+        from kdsl.contract.requirements import check_requirements
 
         rule = rule_names(declaration, self.declared, findings)
         if rule is None:

@@ -126,23 +126,34 @@ def is_direct(atom: n.Node, name: str) -> bool:
     return False
 
 
-def outcomes(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> frozenset[bool]:
+Ranges = Mapping[str, tuple[float, float]]  # of a number: the least and the largest value it may have
+
+
+def ranges_of(operator: Operator) -> dict[str, tuple[float, float]]:
+    """The ranges that the operator gives its sizes."""
+    return {
+        name: (float(size.low if size.low is not None else 0), float(size.high if size.high is not None else inf))
+        for name, size in operator.sizes.items()
+    }
+
+
+def outcomes(expr: n.Node, ranges: Ranges, env: Mapping[str, object]) -> frozenset[bool]:
     """Which truth values the condition can have, from ranges alone; never leaves one out that is possible."""
     both = frozenset((False, True))
     known = decide(expr, env)
     if isinstance(known, bool):
         return frozenset((known,))
     if isinstance(expr, n.Group):
-        return outcomes(expr.inner, operator, env)
+        return outcomes(expr.inner, ranges, env)
     if isinstance(expr, n.Not):
-        return frozenset(not x for x in outcomes(expr.operand, operator, env))
+        return frozenset(not x for x in outcomes(expr.operand, ranges, env))
     if isinstance(expr, n.Logical):
-        left, right = outcomes(expr.left, operator, env), outcomes(expr.right, operator, env)
+        left, right = outcomes(expr.left, ranges, env), outcomes(expr.right, ranges, env)
         join = (lambda a, b: a and b) if expr.operator == "and" else (lambda a, b: a or b)
         return frozenset(join(a, b) for a in left for b in right)
     if not isinstance(expr, n.Comparison):
         return both
-    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
+    left, right = interval(expr.left, ranges, env), interval(expr.right, ranges, env)
     if left is None or right is None:
         return both
     (a, b), (c, d) = left, right
@@ -152,21 +163,18 @@ def outcomes(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> fro
     return frozenset((True,)) if always else frozenset((False,)) if never else both
 
 
-def interval(expr: n.Node, operator: Operator, env: Mapping[str, object]) -> tuple[float, float] | None:
+def interval(expr: n.Node, ranges: Ranges, env: Mapping[str, object]) -> tuple[float, float] | None:
     """Bounds of a number; None where nothing is known."""
     value = decide(expr, env)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value), float(value)
     if isinstance(expr, n.Group):
-        return interval(expr.inner, operator, env)
-    if isinstance(expr, n.Name) and expr.text in operator.sizes:
-        size = operator.sizes[expr.text]
-        return float(size.low if size.low is not None else 0), float(
-            size.high if size.high is not None else inf
-        )
+        return interval(expr.inner, ranges, env)
+    if isinstance(expr, n.Name):
+        return ranges.get(expr.text)
     if not isinstance(expr, n.Binary) or expr.operator not in "+-*%":
         return None
-    left, right = interval(expr.left, operator, env), interval(expr.right, operator, env)
+    left, right = interval(expr.left, ranges, env), interval(expr.right, ranges, env)
     if left is None or right is None:
         return None
     return _combined(expr.operator, left, right)

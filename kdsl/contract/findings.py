@@ -1,22 +1,19 @@
-"""Contracts of a rule at every point: broken promises, memory over budget, impossible requirements."""
+"""Contracts of a rule at every point: broken promises, memory over budget, what its form requires."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kdsl.check.blueprint import holds
-from kdsl.check.evaluate import AT_LAUNCH
 from kdsl.check.findings import listed, warning
-from kdsl.check.graph import strip
 from kdsl.check.model import names_in
 from kdsl.check.placement import block_extent, known_tensors, row_bytes
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.check.products import place_for
-from kdsl.check.rule_lines import RuleNames, possible_dtypes
-from kdsl.check.sizes import conjuncts
+from kdsl.check.rule_lines import possible_dtypes
 from kdsl.contract.calls import call_text, speaks
 from kdsl.contract.claims import Claims
-from kdsl.contract.conditions import Condition, variables
+from kdsl.contract.conditions import Condition
 from kdsl.contract.decide import clause_text, decide_claim, quantity
 from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
 from kdsl.contract.resources import MemoryUse, Setting
@@ -265,71 +262,3 @@ def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, ob
         required=text,
         evidence=Evidence.PROVED, notes=(f"for example the call {call_text(point.rule.operator, call)}",),
         help=("ask for it in `require`, or take another form: " + listed(others),)))  # fmt: skip
-
-
-# ---- requirements ------------------------------------------------------------------------------------------
-
-
-def check_requirements(rule: RuleNames) -> None:
-    """E503: no call meets them; W503: every call does."""
-    targets = rule.targets or (None,)
-    claims = [c for c in rule.require if not _depends_on_choices(rule, c)]
-    envs = {t.name if t is not None else "": _fields(t) for t in targets}
-    never = [name for name, env in envs.items()
-             if search(rule.operator, [Condition(c.predicate) for c in claims], env).refuted]  # fmt: skip
-    if never:
-        _unsatisfiable(rule, claims, envs[never[0]], f" on {listed(never)}" if len(never) < len(envs) else "")
-        return
-    for claim in claims:
-        for predicate in conjuncts(claim.predicate):
-            if (
-                not isinstance(predicate, n.Typed)
-                and not at_launch(predicate)
-                and all(_always(rule, predicate, t) for t in targets)
-            ):
-                text = " ".join(predicate.span.text.split())
-                rule.findings.add(warning(
-                    "W503", f"`{text}` holds for every call of {rule.operator.name}", predicate.span,
-                    evidence=Evidence.PROVED, help=("drop it: it refuses nothing",)))  # fmt: skip
-
-
-def at_launch(predicate: n.Node) -> bool:
-    """Claims on strides, which the launcher decides at every call."""
-    return isinstance(predicate, n.Call) and predicate.function.text in AT_LAUNCH
-
-
-def _depends_on_choices(rule: RuleNames, claim: n.Claim) -> bool:
-    return bool(variables(claim.predicate) & (set(rule.choices) | set(rule.operator.parameters)))
-
-
-def _always(rule: RuleNames, predicate: n.Node, target) -> bool:
-    return search(rule.operator, [Condition(predicate, False)], _fields(target)).refuted
-
-
-def _fields(target) -> dict[str, object]:
-    return {f"target.{k}": v for k, v in target.fields.items()} if target is not None else {}
-
-
-def _unsatisfiable(rule: RuleNames, claims: list[n.Claim], env: Mapping[str, object], on: str) -> None:
-    """The fewest clauses that no call meets together."""
-    needed = list(claims)
-    for claim in claims:
-        rest = [c for c in needed if c is not claim]
-        if search(rule.operator, [Condition(c.predicate) for c in rest], env).refuted:
-            needed = rest
-    if not needed:
-        return
-    last = needed[-1]
-    together = " together with " + listed(f"`{clause_text(c)}`" for c in needed[:-1]) if needed[:-1] else ""
-    rule.findings.add(Diagnostic(
-        "E503", f"no call of {rule.operator.name} meets `{clause_text(last)}`{together}{on}",
-        last.predicate.span,
-        label="never true", labels=tuple(Label(c.predicate.span, "with this") for c in needed[:-1])
-        or _ranges(rule, last),
-        evidence=Evidence.PROVED,
-        help=("a rule that claims nothing can be removed; or widen the clause",)))  # fmt: skip
-
-
-def _ranges(rule: RuleNames, claim: n.Claim) -> tuple[Label, ...]:
-    names = [x for x in names_in(strip(claim.predicate)) if x in rule.names.values]
-    return tuple(Label(rule.names.values[x].span, f"`{x}` is declared here") for x in names[:2])

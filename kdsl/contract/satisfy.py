@@ -10,7 +10,7 @@ does not, nothing is said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import lcm
+from math import inf, lcm
 
 from attrs import define, field, frozen
 
@@ -23,13 +23,17 @@ from kdsl.contract.conditions import (
     moduli_of,
     numbers_in,
     outcomes,
+    ranges_of,
     truth,
     variables,
 )
+from kdsl.contract.progressions import stand_ins
+from kdsl.contract.refute import refutes
 from kdsl.syntax import nodes as n
 
 MOST_NODES = 20_000
 MOST_PERIOD = 512
+MOST_ALONE = 4096
 PREFERRED = (128, 1, 16, 64, 32, 8192, 256, 2, 8, 96)
 
 
@@ -63,7 +67,7 @@ def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str
         complete = complete and found is not None
         call.update(found or {})
     if not complete:
-        return Outcome(None, False)
+        return Outcome(None, refutes(operator, wanted, env))
     return Outcome({**(_solved(operator, [], {})[0] or {}), **call}, False)
 
 
@@ -204,8 +208,11 @@ class _Problem:
         size = self.operator.sizes[name]
         low = size.low if size.low is not None else 0
         high = size.high if size.high is not None else 1 << 40
-        constants, moduli = self.compared(name)
-        if self.bounded(name) and not self.single(name):
+        alone = self.alone(name, low, size.high)
+        constants, moduli = self.compared(name) if alone is None else (set(), set())
+        if alone is not None:
+            found = set(alone)
+        elif self.bounded(name) and not self.single(name):
             found = set(range(low, high + 1))
         else:
             period = lcm(*moduli) if moduli else 1
@@ -223,6 +230,14 @@ class _Problem:
             first = [v for v in (1, 16, 64, 128) if v in found]
         return tuple(dict.fromkeys((*first, *sorted(found - {0}), *([0] if 0 in found else []))))
 
+    def alone(self, name: str, low: int, high: int | None) -> list[int] | None:
+        """Values that stand for all, where every atom about the number speaks of it alone."""
+        if not self.single(name):
+            return None
+        own = [c.predicate for c in self.conditions if name in names_in(c.predicate)]
+        found = stand_ins(name, own, (low, inf if high is None else high), self.env)
+        return found if found is not None and len(found) <= MOST_ALONE else None
+
     def single(self, name: str) -> bool:
         """Whether every atom about the number speaks of it alone."""
         return all(set(names_in(a)) & set(self.operator.sizes) <= {name}
@@ -239,5 +254,5 @@ def _refuted(operator: Operator, condition: Condition, env: Mapping[str, object]
     """Whether the ranges of the sizes alone make the condition impossible."""
     if isinstance(condition.predicate, n.Typed):
         return False
-    possible = outcomes(condition.predicate, operator, env)
+    possible = outcomes(condition.predicate, ranges_of(operator), env)
     return condition.wanted not in possible

@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 
 from kdsl.bundle.cache import Cache
 from kdsl.bundle.write import write_bundle
+from kdsl.check.evaluate import decide
 from kdsl.check.library import Library
 from kdsl.check.model import Specialization
 from kdsl.check.rules import rule_at
@@ -144,8 +145,9 @@ def bundle_for(request) -> Path:
     library = shipped_library()
     if request.target not in library.targets:
         raise NoRule(str(request), (f"no target is called {request.target}",))
+    options = {**request.options, **meaningful_scalars(library.operators[request.operator], request)}
     selection = select(
-        library, request.target, request.operator, request.sizes, request.dtypes, request.options, request.given
+        library, request.target, request.operator, request.sizes, request.dtypes, options, request.given
     )
     for refusal in selection.refusals:
         log.info("rule `%s` refuses: %s", refusal.rule, refusal)
@@ -157,6 +159,16 @@ def bundle_for(request) -> Path:
     plan = derive(chosen.point, operator, special)
     log.info("rule `%s` takes the call", chosen.rule.name)
     return Cache().put(content_key(plan), lambda path: build([plan], path))
+
+
+def meaningful_scalars(operator, request) -> dict[str, float]:
+    """The numbers of a call that its options give a meaning: `lower_bound` where the gate is bounded."""
+    found = {}
+    for name, value in request.scalars.items():
+        option = operator.options.get(name)
+        if option is not None and (option.condition is None or decide(option.condition, request.options) is not False):
+            found[name] = value
+    return found
 
 
 def specialization_of(operator, rule, call, request) -> Specialization:

@@ -9,8 +9,8 @@ from attrs import frozen
 
 from kdsl.bundle import manifest as m
 from kdsl.bundle.machine import Machine
-from kdsl.check.evaluate import NotStatic, Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES
+from kdsl.driver.requirements import requirements
 from kdsl.driver.versions import compiler_of, versions
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument, workspace_axes
@@ -136,20 +136,6 @@ def used_dtypes(lowering: Lowering) -> dict[str, str]:
     used = {a.name for source in lowering.sources for a in source.arguments if a.kind == "tensor"}
     plan = lowering.plan
     return {name: plan.specialization.dtypes[name] for name in plan.operator.ports if name in used}
-
-
-def requirements(plan: Plan) -> Iterator[m.Requirement]:
-    """Claims of the rule, and laws of the operator, that only the sizes of a call decide."""
-    for claim in (*plan.operator.laws, *plan.rule.require):
-        if isinstance(claim.predicate, (n.Typed, n.Uses, n.Within)):
-            continue
-        try:
-            evaluate(claim.predicate, plan.settings)
-        except Undecided as undecided:
-            if undecided.names <= set(plan.operator.sizes):
-                yield m.Requirement(claim.predicate.span.text, claim.message.value if claim.message else "")
-        except NotStatic:
-            continue
 
 
 def workspaces(plan: Plan) -> Iterator[m.Workspace]:

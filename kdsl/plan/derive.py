@@ -6,6 +6,7 @@ from kdsl.check.evaluate import decide
 from kdsl.check.graph import build_graph
 from kdsl.check.model import Operator, RulePoint, Specialization, names_in
 from kdsl.check.sizes import conjuncts
+from kdsl.plan.coverage import refuse_shared_results
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
 from kdsl.plan.layout import required_layouts
@@ -28,6 +29,7 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
                                 specialization.dtypes, required_layouts(point.rule))  # fmt: skip
         request.refuse_undealt()
         planned = FAMILIES[point.target.family](request)
+        refuse_shared_results(operator, kernel, planned)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
         kernels.append(planned)
     return Plan(point, operator, specialization, settings, graph, tuple(kernels))

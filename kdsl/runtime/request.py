@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from kdsl.bundle.errors import ExpressionError
-from kdsl.bundle.expression import Expression
+from kdsl.bundle.expression import GIVEN, Expression
 from kdsl.bundle.machine import Machine, shortfall
 from kdsl.bundle.manifest import Variant
 from kdsl.runtime.errors import ArgumentTypeError
@@ -23,8 +23,8 @@ STATES = ("initial_state", "final_state", "pool")
 LAYOUT_OPTION = "state_v_first"
 
 
-def _mapping() -> Any:
-    return attrs.field(converter=lambda mapping: MappingProxyType(dict(mapping)), hash=False)
+def _mapping(**options: Any) -> Any:
+    return attrs.field(converter=lambda mapping: MappingProxyType(dict(mapping)), hash=False, **options)
 
 
 @attrs.frozen
@@ -33,8 +33,8 @@ class CallRequest:
 
     `target` is the device's own ("cpu", "sm_90a"), though code for another target may run there; `dtypes` has
     every tensor that is given or asked for, outputs too; `options` the static options by name; `sizes` all
-    sizes of the call; `given` the optional tensors with whether they are there. Raises ArgumentTypeError if
-    the initial and the final state differ in dtype.
+    sizes of the call; `given` the optional tensors with whether they are there; `scalars` its numbers. Raises
+    ArgumentTypeError if the initial and the final state differ in dtype.
     """
 
     operator: str
@@ -43,6 +43,7 @@ class CallRequest:
     options: Mapping[str, str | bool] = _mapping()
     sizes: Mapping[str, int] = _mapping()
     given: Mapping[str, bool] = _mapping()
+    scalars: Mapping[str, float] = _mapping(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         initial, final = self.dtypes.get("initial_state"), self.dtypes.get("final_state")
@@ -86,10 +87,18 @@ class Call:
             tuple([(name, view.dtype) for name, view in self.tensors.items()]),
         )
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What requirements speak of: sizes, scalars, and `given_x` for every optional tensor x."""
+        given = {GIVEN + name: int(value) for name, value in self.given.items()}
+        return {**self.sizes, **self.scalars, **given}
+
     def request(self) -> CallRequest:
         """The request that describes this call."""
         dtypes = {name: view.dtype for name, view in self.tensors.items()}
-        return CallRequest(self.operator, self.target, dtypes, self.options, self.sizes, self.given)
+        return CallRequest(
+            self.operator, self.target, dtypes, self.options, self.sizes, self.given, self.scalars
+        )
 
 
 def static_refusal(operator: str, variant: Variant, request: CallRequest, here: Machine) -> str:
@@ -136,21 +145,21 @@ def _tensor_refusal(variant: Variant, request: CallRequest) -> str:
 
 
 def dynamic_refusal(
-    variant: Variant, claims: tuple[tuple[Expression, str], ...], sizes: Mapping[str, int]
+    variant: Variant, claims: tuple[tuple[Expression, str], ...], numbers: Mapping[str, float]
 ) -> str:
-    """Why a variant cannot take these sizes, or "". `claims` are its requirements, parsed, each with its
-    remedy.
+    """Why a variant cannot take a call with these `numbers` (Call.numbers), or "". `claims` are its
+    requirements, parsed, each with its remedy.
     """
     for name, built in variant.sizes.items():
-        if sizes.get(name) != built:
-            return f"{name} = {sizes.get(name, 'nothing')}, the variant was built for {name} = {built}"
+        if numbers.get(name) != built:
+            return f"{name} = {numbers.get(name, 'nothing')}, the variant was built for {name} = {built}"
     for claim, otherwise in claims:
         try:
-            holds = claim.evaluate(sizes)
+            holds = claim.evaluate(numbers)
         except ExpressionError as failure:
             return f"requirement that cannot be decided: {failure}"
         if not holds:
-            found = ", ".join(f"{name} = {sizes[name]}" for name in sorted(claim.names))
+            found = ", ".join(f"{name} = {numbers[name]}" for name in sorted(claim.names))
             return f"{found}, the variant needs {claim.text}: {otherwise}"
     return ""
 

@@ -51,7 +51,7 @@ class Candidate:
 
     def refuses_call(self, call: Call) -> str:
         """Why it does not take this call among those of its static key, or ""."""
-        return dynamic_refusal(self.variant, self.claims, call.sizes) or layout_refusal(
+        return dynamic_refusal(self.variant, self.claims, call.numbers) or layout_refusal(
             self.variant, call.tensors
         )
 

@@ -9,13 +9,14 @@ from attrs import evolve
 from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
+from kdsl.plan.coverage import refuse_misaligned, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, owned_by_lanes, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
-from kdsl.plan.cuda.warp import LANES, PIECE
+from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
 from kdsl.plan.order import ordered
@@ -60,6 +61,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
+    refuse_uncovered_rows(tensors, role, kernel.span)
+    refuse_misaligned(at_once(copies, builder, tensors, kernel))
     fences = barriers(body, tensors, kernel, fetched, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
@@ -74,6 +77,14 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     steps = tuple(builder.steps(plan))
     pins.refuse_unused()
     return evolve(plan, steps=steps, decisions=tuple(decisions))
+
+
+def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[str, Tensor], kernel: Kernel):
+    """Tensors in shared memory that are accessed in pieces: bytes at once, and by what."""
+    for stage in copies:
+        yield tensors[stage.tensor], piece_bytes(kernel.homes[stage.tensor]), "copies take"
+    for product in builder.products.values():
+        yield tensors[product.right], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
 
 
 def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:

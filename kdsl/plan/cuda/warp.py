@@ -2,3 +2,4 @@
 
 LANES = 32
 PIECE = 4  # neighbouring elements a lane takes at once: 16 bytes of f32
+ROW_BYTES = 16  # of a matrix row, which a matrix load reads at once

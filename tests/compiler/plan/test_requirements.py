@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kdsl.bundle.expression import parse_claim
+from kdsl.check.library import load
+from kdsl.driver.compile import NoRule, bundle_for
+from kdsl.driver.requirements import requirements
 from kdsl.plan.refusal import PlanRefused
+from kdsl.runtime.request import CallRequest
 
 from ..workshop import plan, shipped
 
@@ -29,3 +34,62 @@ def test_a_size_that_the_rule_refuses():
 @pytest.mark.parametrize(("rule", "gate"), [("mma_bounded", "bounded"), ("mma_any_gate", "precomputed")])
 def test_what_it_takes(rule, gate):
     assert plan(shipped(), rule, target="sm_90a", gate=gate).settings["gate"] == gate
+
+
+def test_what_only_a_call_decides_is_kept_for_the_launcher():
+    made = plan(shipped(), "mma_bounded", target="sm_90a", gate="bounded")
+    bounded = {r.text: r.otherwise for r in requirements(made)}
+    assert list(bounded) == ["HV % H == 0", "lower_bound >= -5.0", "16 * lower_bound >= -80.0"]
+    assert bounded["HV % H == 0"] == "HV must be a multiple of H"
+    call = {"H": 2, "HV": 4, "lower_bound": -8.0}
+    assert [parse_claim(text).evaluate(call) for text in bounded] == [True, False, False]
+    assert [r.text for r in requirements(plan(shipped(), "mma_any_gate", target="sm_90a"))] == ["HV % H == 0"]
+
+
+def test_a_bound_that_no_rule_takes_is_refused_before_anything_is_built():
+    ports = dict.fromkeys(("q", "k", "v", "g", "beta", "o"), "bf16") | dict.fromkeys(("A_log", "final_state"), "f32")
+    options = {"gate": "bounded", "use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True,
+               "allow_neg_eigval": False, "state_v_first": False}  # fmt: skip
+    sizes = {"B": 1, "T": 64, "H": 2, "HV": 2, "N": 1, "K": 128, "V": 128}
+    given = {"A_log": True, "dt_bias": False, "initial_state": False, "cu_seqlens": False, "final_state": True}
+    scalars = {"lower_bound": -8.0, "scale": 1.0}
+    with pytest.raises(NoRule, match="lower_bound"):
+        bundle_for(CallRequest("kda.chunk_forward", "sm_90a", ports, options, sizes, given, scalars))
+
+
+COPY = """
+rule copy schedules test.copy on cpu {{
+  require {{ {claim} else "as it is" }}
+  kernel all computes whole {{ grid {{ task : n }} }}
+}}
+operator test.copy {{
+  sizes {{ N; W in 1..64 }}
+  inputs {{ x : [N, W] of f32; z : [N] of f32 optional }}
+  outputs {{ y : [N, W] of f32 }}
+  options {{ factor in f32 default 1.0 }}
+  indices {{ n in N parallel; w in W }}
+  views {{ xx[w] = x[n, w]; yy[w] = y[n, w] }}
+  part whole {{ write : yy[w] = factor * xx[w] }}
+}}
+"""
+
+
+@pytest.mark.parametrize(("claim", "text"), [
+    ("N % 2 == 0 and W == 8", "N % 2 == 0"),
+    ("N in [1, 2] or W == 9", "(N == 1 or N == 2)"),
+    ("(N > W or not N < 2)", "(N > 8 or not N < 2)"),
+    ("given(z)", "given_z == 1"),
+    ("min(N, W) * factor <= -0.5", "min(N, 8) * factor <= -0.5"),
+])  # fmt: skip
+def test_claims_as_text_with_the_known_filled_in(tmp_path, claim, text):
+    (tmp_path / "copy.kds").write_text(COPY.format(claim=claim), encoding="utf-8")
+    made = plan(load([tmp_path / "copy.kds"]), "copy", sizes={"W": 8})
+    assert [r.text for r in requirements(made)] == [text]
+    parse_claim(text)
+
+
+def test_a_claim_that_no_launch_decides_is_refused(tmp_path):
+    (tmp_path / "copy.kds").write_text(COPY.format(claim="abs(N) > 2"), encoding="utf-8")
+    with pytest.raises(PlanRefused, match="requires what no launch can decide") as caught:
+        list(requirements(plan(load([tmp_path / "copy.kds"]), "copy", sizes={"W": 8})))
+    assert caught.value.observed == "abs(N)"

@@ -142,7 +142,8 @@ def test_a_division_that_is_not_reached_is_not_made():
         ("min(T)", 0, "'min'"),
         ("ceildiv(1, 2, 3)", 0, "'ceildiv'"),
         ("007", 1, "'0'"),
-        ("1.5", 1, "'.'"),
+        ("1.", 1, "'.'"),
+        (".5", 0, "'.'"),
         ("T.real", 1, "'.'"),
         ("and", 0, "'and'"),
         ("9223372036854775808", 0, "'9223372036854775808'"),
@@ -186,3 +187,21 @@ def test_names_and_kinds():
 def test_a_missing_name_is_named_with_those_there_are():
     with pytest.raises(ExpressionError, match=r"the name T; needed a size of the call: HV, N"):
         parse("T * N").evaluate({"N": 1, "HV": 2})
+
+
+@pytest.mark.parametrize(("text", "bound", "holds"), [
+    ("lower_bound >= -5.0", -5.0, True), ("lower_bound >= -5.0", -5.25, False),
+    ("16 * lower_bound >= -80.0", -4.5, True),
+    ("-lower_bound < 0.5 or lower_bound == -3.0", -3.0, True),
+])  # fmt: skip
+def test_decimals_in_claims(text, bound, holds):
+    assert parse_claim(text).evaluate({"lower_bound": bound}) is holds
+
+
+def test_decimals_count_neither_bytes_nor_blocks():
+    with pytest.raises(ExpressionError, match="a decimal number"):
+        parse_number("T * 0.5")
+    with pytest.raises(ExpressionError, match="the exponent 0.5"):
+        parse_claim("T ** 0.5 > 1").evaluate({"T": 4})
+    with pytest.raises(ExpressionError, match="beyond its range"):
+        parse_claim(f"T > {'9' * 20}.0 ** 40").evaluate({"T": 4})

@@ -1,0 +1,59 @@
+"""What must hold of every derived kernel, whatever made it: rows lie where copies and matrix loads reach them, warps
+hold all rows of a fragment, and what leaves a block leaves one block only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kdsl.check.model import DTYPE_BYTES, Kernel, Operator, Role
+from kdsl.plan.model import KernelPlan, Tensor
+from kdsl.plan.refusal import PlanRefused
+from kdsl.source.span import Span
+
+
+def refuse_misaligned(pieces: Iterable[tuple[Tensor, int, str]]) -> None:
+    """`pieces` are tensors in shared memory with the bytes that are accessed at once there, and by what."""
+    for tensor, size, what in pieces:
+        row = tensor.shape[tensor.stored[-1]]
+        item = DTYPE_BYTES[tensor.dtype]
+        if len(tensor.shape) < 2 or (row + tensor.pad) * item % size == 0:
+            continue
+        near = next(pad for pad in range(tensor.pad, tensor.pad + size) if (row + pad) * item % size == 0)
+        raise PlanRefused(
+            "D356", f"rows of `{tensor.name}` lie {(row + tensor.pad) * item} bytes apart, and {what} {size} at once",
+            tensor.span, observed=f"{row} + {tensor.pad} elements of {item} bytes",
+            required=f"a multiple of {size} bytes", help=(f"`pad {near}` keeps every row aligned",),
+        )  # fmt: skip
+
+
+def refuse_uncovered_rows(tensors: Mapping[str, Tensor], role: Role, span: Span) -> None:
+    """The warps hold all rows of a fragment, a tile each."""
+    for tensor in tensors.values():
+        if tensor.fragment is None:
+            continue
+        rows = tensor.fragment.rows
+        tile = dict(role.over)[rows]
+        extent, held = tensor.shape[tensor.indices.index(rows)], role.warps * tile
+        if extent != held:
+            raise PlanRefused(
+                "D355", f"{role.warps} warps hold {held} rows `{rows}` of `{tensor.name}`, which has {extent}", span,
+                observed=f"{role.warps} warps over `{rows}` by {tile}", required=f"{extent // tile} warps",
+                help=(f"deal `{rows} by {held}` over the grid, or give the role {extent // tile} warps",),
+            )  # fmt: skip
+
+
+def refuse_shared_results(operator: Operator, kernel: Kernel, plan: KernelPlan) -> None:
+    """A tensor that leaves the block is written by one block: it has every index that the grid deals."""
+    outputs = {name for name, view in operator.views.items() if operator.ports[view.port].written}
+    spans = {index: axis.span for axis in kernel.grid for index, _ in axis.indices}
+    dealt = [index for index in spans if operator.indices[index].mode == "local"]
+    for stage in plan.stages:
+        tensor = plan.tensors.get(stage.tensor)
+        leaves = stage.tensor in outputs or (tensor is not None and tensor.scope == "call")
+        for index in dealt if leaves else ():
+            if index not in stage.indices:
+                raise PlanRefused(
+                    "D357", f"`{stage.tensor}` has no index `{index}`, so every block along `{index}` would write it",
+                    spans[index], observed=f"`{index}` in the grid of kernel `{plan.name}`",
+                    required="one block for each element of a result", help=(f"leave `{index}` out of this grid",),
+                )  # fmt: skip
