@@ -7,6 +7,7 @@ import re
 
 from attrs import field, frozen
 
+from kdsl.lower.guards import with_joined_guards
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.tir.function import Argument
@@ -68,6 +69,7 @@ def passes():
         s_transform.LowerThreadAllreduce(),
         s_transform.InjectPTXAsyncCopy(),
         s_transform.MergeSharedMemoryAllocations(),
+        with_joined_guards,
         t_transform.SplitHostDevice(),
     ]
 

@@ -131,5 +131,13 @@ def _inner(statement) -> list:
     return [body] if body is not None else []
 
 
+def is_mark(statement) -> bool:
+    """Whether a statement is one of the marks that come out of the text again."""
+    if not isinstance(statement, Evaluate) or not hasattr(statement.value, "args"):
+        return False
+    name = getattr(next(iter(statement.value.args), None), "value", None)
+    return str(name) in (BEGIN, END)
+
+
 def _mark(name: str, number: int):
     return Evaluate(op.call_extern("int32", name, number))

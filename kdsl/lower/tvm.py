@@ -49,6 +49,7 @@ def _without_torch():
 check_versions()
 with _without_torch():
     import tvm
+    from tvm_ffi import structural_equal, structural_walk
     import tvm.s_tir.transform as s_transform
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
@@ -81,5 +82,5 @@ __all__ = [
     "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
     "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing", "TvmTarget", "Var",
     "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
-    "save_json", "t_transform", "tirx", "tvm",
+    "save_json", "structural_equal", "structural_walk", "t_transform", "tirx", "tvm",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kdsl.check.model import DTYPE_BYTES, Kernel, Operator, Role
+from kdsl.plan.cuda.fragments import TILE
 from kdsl.plan.model import KernelPlan, Tensor
 from kdsl.plan.refusal import PlanRefused
 from kdsl.source.span import Span
@@ -27,18 +28,17 @@ def refuse_misaligned(pieces: Iterable[tuple[Tensor, int, str]]) -> None:
 
 
 def refuse_uncovered_rows(tensors: Mapping[str, Tensor], role: Role, span: Span) -> None:
-    """The warps hold all rows of a fragment, a tile each."""
+    """The warps hold all rows of a fragment, a tile each; warps beyond the last tile have none."""
     for tensor in tensors.values():
         if tensor.fragment is None:
             continue
         rows = tensor.fragment.rows
-        tile = dict(role.over)[rows]
-        extent, held = tensor.shape[tensor.indices.index(rows)], role.warps * tile
-        if extent != held:
+        extent, held = tensor.shape[tensor.indices.index(rows)], role.warps * TILE
+        if extent > held:
             raise PlanRefused(
                 "D355", f"{role.warps} warps hold {held} rows `{rows}` of `{tensor.name}`, which has {extent}", span,
-                observed=f"{role.warps} warps over `{rows}` by {tile}", required=f"{extent // tile} warps",
-                help=(f"deal `{rows} by {held}` over the grid, or give the role {extent // tile} warps",),
+                observed=f"{role.warps} warps of {TILE} rows", required=f"{extent // TILE} warps",
+                help=(f"deal `{rows} by {held}` over the grid, or give the role {extent // TILE} warps",),
             )  # fmt: skip
 
 
