@@ -24,7 +24,7 @@ FORMATS = ("text", "json", "sarif", "github")
 @click.option("--fix", "safe", is_flag=True, help="Apply the safe edits of the findings, then check again.")
 @click.option("--unsafe-fixes", "unsafe", is_flag=True, help="Apply the likely edits too.")
 def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, unsafe: bool) -> None:
-    """Type-check files and folders of .kds and decide their contracts at every choose point.
+    """Type-check files and folders of .kds, decide their contracts and derive their schedules at every choose point.
 
     The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or
     target that is not there.
@@ -32,10 +32,10 @@ def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, un
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"there is no file or folder `{path}`")
-    from kdsl.check import check_paths
+    from kdsl.plan.remembered import check_and_derive
 
     fixed = fix_files(paths, target, unsafe) if safe or unsafe else None
-    result = check_paths(paths, target)
+    result = check_and_derive(paths, target)
     if target is not None and target not in result.library.targets:
         known = ", ".join(result.library.targets)
         raise click.UsageError(f"there is no target `{target}`; known: {known}")
@@ -50,11 +50,11 @@ def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, un
 
 def fix_files(paths: tuple[Path, ...], target: str | None, unsafe: bool):
     """Apply edits to the files named, not to those that they use; what was done."""
-    from kdsl.check import check_paths
     from kdsl.check.files import listed_files
     from kdsl.cli.fix import fix
+    from kdsl.plan.remembered import check_and_derive
 
-    return fix(lambda: check_paths(paths, target).diagnostics, map(str, listed_files(paths)), unsafe)
+    return fix(lambda: check_and_derive(paths, target).diagnostics, map(str, listed_files(paths)), unsafe)
 
 
 def rendered(diagnostics, form: str) -> str:
