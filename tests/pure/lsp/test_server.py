@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
 
 from lsprotocol import types
 
@@ -69,6 +75,68 @@ def test_reading(tmp_path):
         assert "kda.chunk_forward" in [s.name for s in found]
 
     talk(tmp_path, conversation)
+
+
+def test_a_request_sees_the_edits_sent_before_it(tmp_path):
+    """Open, ask, edit and ask again reach the server in one write, as from an editor that waits for nothing."""
+    text = RULE.read_text("utf-8")
+    other = text.replace("state, state_next", "gl, state_next", 1)
+    uri = (tmp_path / "rule.kds").as_uri()
+    places = (at(text, "state, state_ne|xt"), at(other, "g|l, state_next"))
+    hovers = [{"textDocument": {"uri": uri}, "position": {"line": p.line, "character": p.character}} for p in places]
+    opened = {"uri": uri, "languageId": "kds", "version": 1, "text": text}
+    changed = {"textDocument": {"uri": uri, "version": 2}, "contentChanges": [{"text": other}]}
+    answers = at_once(
+        ("initialize", 1, {"processId": None, "rootUri": None, "capabilities": {}}),
+        ("initialized", None, {}),
+        ("textDocument/didOpen", None, {"textDocument": opened}),
+        ("textDocument/hover", 2, hovers[0]),
+        ("textDocument/didChange", None, changed),
+        ("textDocument/hover", 3, hovers[1]),
+    )
+    said = [answers[number] and answers[number]["contents"]["value"].split("\n")[1] for number in (2, 3)]
+    assert said == ["state_next[d, e]", "gl[d]"]
+
+
+def at_once(*messages) -> dict[int, object]:
+    """What a server answers to (method, id or None, params) that reach it in one write; results by id."""
+    packed = b""
+    for method, number, params in messages:
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        data = json.dumps(body if number is None else {**body, "id": number}).encode()
+        packed += b"Content-Length: %d\r\n\r\n" % len(data) + data
+    wanted = {number for _, number, _ in messages if number is not None}
+    answers: dict[int, object] = {}
+    with over_tcp() as stream:
+        stream.write(packed)
+        stream.flush()
+        while wanted - set(answers):
+            length = int(stream.readline().partition(b":")[2])
+            while stream.readline().strip():
+                pass
+            message = json.loads(stream.read(length))
+            if "method" not in message:
+                answers[message["id"]] = message.get("result")
+    return answers
+
+
+@contextlib.contextmanager
+def over_tcp():
+    """A stream to a new server; what arrives there at once is read without a pause, unlike from a pipe."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "kdsl.cli.main", "lsp", "--tcp", str(port)])
+    try:
+        for _ in range(600):
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 60) as link:
+                yield link.makefile("rwb")
+                return
+            time.sleep(0.1)
+        raise AssertionError("the server does not listen")
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_completion_edits_the_word(tmp_path):
