@@ -27,6 +27,7 @@ from kdsl.syntax.parse import parse_source
 from kdsl.syntax.print import print_tree
 
 LOG = logging.getLogger("kdsl.lsp")
+QUIET = 0.3  # seconds without an edit before schedules are derived
 LOWER = "kdsl.lower"
 LOWER_DEFAULTS = ("", "cpu", None, "report")  # in place of arguments that are left out
 
@@ -60,6 +61,14 @@ class Server(LanguageServer):
                     await asyncio.sleep(0)
             except Exception as fault:  # a fault in the check of one file leaves the others and the server alone
                 LOG.error("check of %s: %s: %s", path, type(fault).__name__, fault, exc_info=fault)
+        await asyncio.sleep(QUIET)  # an edit until then gives this up
+        for path in paths:
+            try:
+                for derive, keep in self.files.derivations(path):
+                    keep(await asyncio.to_thread(derive))
+                    self.publish(path, self.files.analysis(path).diagnostics)
+            except Exception as fault:
+                LOG.error("derivation of %s: %s: %s", path, type(fault).__name__, fault, exc_info=fault)
 
     def publish(self, path: str, diagnostics) -> None:
         found = navigate.published(self.files, path, diagnostics)

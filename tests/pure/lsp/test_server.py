@@ -12,6 +12,8 @@ import time
 
 from lsprotocol import types
 
+from kdsl.data import data_root
+
 from .client import OPERATOR, RULE, at, document, editor
 
 
@@ -267,6 +269,21 @@ def test_a_finding_in_a_tactic_is_shown_where_it_is_applied(tmp_path):
         assert [(d.code, d.range.start.line) for d in found] == [("E101", 4)]
         places = [place.location.uri for place in found[0].related_information]
         assert places[0] == (tmp_path / "tactics.kds").as_uri()
+
+    talk(tmp_path, conversation)
+
+
+def test_what_the_derivation_refuses_is_a_finding_too(tmp_path):
+    """As in `kdsl check`: lanes that are taken away leave a sum without its rows; an edit mends it."""
+    right = (data_root() / "rules" / "kda.decode" / "lane_columns.kds").read_text("utf-8")
+    text = right.replace(" lanes d by 4 via shuffle", "", 1)
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        found = await editor.until(uri, lambda found: any(d.code.startswith("D") for d in found))
+        assert [d.code for d in found] == ["D340"]
+        editor.change(uri, right)
+        await editor.until(uri, lambda found: not found)
 
     talk(tmp_path, conversation)
 
