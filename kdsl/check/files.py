@@ -10,7 +10,7 @@ from attrs import define, field
 
 from kdsl.data import data_root
 from kdsl.source.diagnostic import Diagnostic
-from kdsl.source.span import SourceFile
+from kdsl.source.span import Origin, SourceFile, Span
 from kdsl.syntax import nodes as n
 from kdsl.syntax.parse import Parsed, parse_source, read_source
 
@@ -42,9 +42,15 @@ def load_text(source: SourceFile) -> Loaded:
 
 
 def load_files(paths: Iterable[str | Path]) -> Loaded:
+    given = list(map(Path, paths))
     loaded = Loaded()
-    for path in listed_files(paths):
+    for path in listed_files(given):
         _read(loaded, path, [])
+    for path in given:
+        if path.is_dir() and not listed_files([path]):
+            place = Span(Origin(SourceFile(str(path), "")), 0, 0)
+            message = f"there is no .kds file in the folder `{path}` or below it"
+            loaded.diagnostics.append(Diagnostic("E030", message, place, help=("check the path",)))
     return loaded
 
 

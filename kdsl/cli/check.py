@@ -24,18 +24,15 @@ FORMATS = ("text", "json", "sarif", "github")
 @click.option("--fix", "safe", is_flag=True, help="Apply the safe edits of the findings, then check again.")
 @click.option("--unsafe-fixes", "unsafe", is_flag=True, help="Apply the likely edits too.")
 def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, unsafe: bool) -> None:
-    """Type-check files and folders of .kds and decide their contracts at every choose point.
+    """Type-check files and folders of .kds, decide their contracts and derive their schedules at every choose point.
 
     The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or
-    target that is not there.
+    target that is not there, or a folder without a .kds file.
     """
-    for path in paths:
-        if not path.exists():
-            raise click.UsageError(f"there is no file or folder `{path}`")
-    from kdsl.check import check_paths
+    from kdsl.plan.remembered import check_and_derive
 
     fixed = fix_files(paths, target, unsafe) if safe or unsafe else None
-    result = check_paths(paths, target)
+    result = check_and_derive(paths, target)
     if target is not None and target not in result.library.targets:
         known = ", ".join(result.library.targets)
         raise click.UsageError(f"there is no target `{target}`; known: {known}")
@@ -45,16 +42,22 @@ def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, un
     if form == "text":
         count = len(result.files)
         click.echo(summary_line(result.diagnostics, f"{count} file{'s' * (count != 1)}"), err=True)
-    sys.exit(0 if result.ok else 1)
+    sys.exit(2 if nothing_there(result.diagnostics, paths) else 0 if result.ok else 1)
+
+
+def nothing_there(diagnostics, paths: tuple[Path, ...]) -> bool:
+    """Whether one of the paths named on the command line gave nothing to check."""
+    named = {str(path) for path in paths}
+    return any(d.code == "E030" and d.span.path in named for d in diagnostics)
 
 
 def fix_files(paths: tuple[Path, ...], target: str | None, unsafe: bool):
     """Apply edits to the files named, not to those that they use; what was done."""
-    from kdsl.check import check_paths
     from kdsl.check.files import listed_files
     from kdsl.cli.fix import fix
+    from kdsl.plan.remembered import check_and_derive
 
-    return fix(lambda: check_paths(paths, target).diagnostics, map(str, listed_files(paths)), unsafe)
+    return fix(lambda: check_and_derive(paths, target).diagnostics, map(str, listed_files(paths)), unsafe)
 
 
 def rendered(diagnostics, form: str) -> str:

@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "type-check rules and decide their contracts",
     "select": "which rule claims a call, and why the others refuse",
     "lower": "a rule to its schedule, TIR, source and bundle",
+    "precompile": "bundles for calls that are to come, for several GPUs, on a machine without any",
     "emulate": "run a rule's generated CUDA on CPU threads against the oracle",
     "inspect": "costly instructions of the machine code, with the rule lines behind them and verified edits",
     "diff": "two rules, revisions or bundles: lines of the rule, schedule, TIR, resources and instructions",

@@ -127,13 +127,14 @@ def findings(tree, declarations: tuple) -> tuple:
     """What a check says of some declarations of a file."""
     from kdsl.check.driver import check_loaded
     from kdsl.check.files import Loaded, follow_uses
+    from kdsl.plan.remembered import derived
 
     loaded = Loaded()
     whole = evolve(tree, declarations=declarations)
     loaded.trees.append(whole)
     loaded.paths.append(tree.source.path)
     follow_uses(loaded, whole, Path(tree.source.path), [])
-    return check_loaded(loaded, None).diagnostics
+    return derived(check_loaded(loaded, None)).diagnostics
 
 
 def keys(diagnostics) -> set[tuple]:

@@ -54,7 +54,7 @@ def tool_names(found) -> tuple[str, ...]:
 
     named = [f"{name} {version}" for name, version in versions().items()]
     families = dict.fromkeys("cpu" if one.target == "cpu" else "cuda" for one in found)
-    named += [compiler_of(family)[0] for family in families]
+    named += [compiler_of(family, "sm_90a")[0] for family in families]
     tools = [tool for one in found for verdict in one.verdicts for tool in verdict.tools]
     tools = [tool for tool in tools if re.search(r"\d+\.\d+", tool) and tool not in " ".join(named)]
     return tuple(dict.fromkeys([*named, *tools]))

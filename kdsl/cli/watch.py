@@ -30,7 +30,7 @@ def watch(paths: tuple[Path, ...], target: str | None, everything: bool, clear: 
         if not path.exists():
             raise click.UsageError(f"there is no file or folder `{path}`")
     clears = sys.stdout.isatty() if clear is None else clear
-    from kdsl.check import check_paths
+    from kdsl.plan.remembered import check_and_derive
 
     seen: Stamps | None = None
     result = None
@@ -41,7 +41,7 @@ def watch(paths: tuple[Path, ...], target: str | None, everything: bool, clear: 
                 if clears and seen is not None:
                     click.clear()
                 started = time.perf_counter()
-                result = check_paths(paths, target)
+                result = check_and_derive(paths, target)
                 report(result, time.perf_counter() - started, everything, changed(seen, now))
                 seen = {**stamps((), result.files), **now}  # what changed during the check is seen next time
             time.sleep(PERIOD)

@@ -93,7 +93,7 @@ def content_key(plan: Plan) -> str:
     """The sha256 of everything that makes the bundle: texts, choices, specialization, versions, flags, the compiler."""
     point, special = plan.point, plan.specialization
     parts = {
-        "versions": versions(), "compiler": compiler_lines(plan.target.family),
+        "versions": versions(), "compiler": compiler_lines(plan.target),
         "rule": plan.rule.declaration.span.text, "operator": plan.operator.declaration.span.text,
         "target": [point.target.name, sorted(map(str, point.target.fields.items()))],
         "kernels": repr(point.kernels), "choices": sorted(map(str, point.choices.items())),
@@ -103,14 +103,20 @@ def content_key(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+# What a bundle and the verdicts in it come from, beside the texts that the key has by themselves.
+MAKERS = ("bundle", "syntax", "check", "contract", "plan", "lower", "inspect", "prove", "validate", "driver")
+
+
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """The compiler itself: a change of it makes other bundles."""
+    """The compiler itself, its grammar and the instructions it knows: a change of them makes other bundles."""
     package = Path(__file__).resolve().parent.parent
+    folders = [*(package / name for name in MAKERS), data_root() / "grammar", data_root() / "stdlib" / "instructions"]
     digest = hashlib.sha256()
-    for folder in ("check", "plan", "lower", "driver"):
-        for file in sorted((package / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
@@ -138,11 +144,20 @@ def build(plans: Sequence[Plan], path: Path, replace: bool = False) -> Path:
 def bundle_for(request) -> Path:
     """A bundle for a call (`kdsl.runtime.request.CallRequest`), from the cache or made now.
 
-    Raises NoRule with every rule's refusal, RulesWrong, and whatever `build` raises.
+    Raises RulesWrong, and whatever `plan_for` and `build` raise.
     """
+    return cached(plan_for(shipped_library(), request))
+
+
+def cached(plan: Plan) -> Path:
+    """The bundle of a plan in the cache, made now if it is not there. Raises whatever `build` raises."""
+    return Cache().put(content_key(plan), lambda path: build([plan], path))
+
+
+def plan_for(library: Library, request) -> Plan:
+    """The plan of the one rule that claims a call. Raises NoRule with every rule's refusal, PlanRefused."""
     from kdsl.contract.select import select
 
-    library = shipped_library()
     if request.target not in library.targets:
         raise NoRule(str(request), (f"no target is called {request.target}",))
     options = {**request.options, **meaningful_scalars(library.operators[request.operator], request)}
@@ -155,10 +170,8 @@ def bundle_for(request) -> Path:
     if chosen is None:
         raise NoRule(str(request), tuple(_refusal_lines(selection)))
     operator = library.operators[request.operator]
-    special = specialization_of(operator, chosen.rule, selection.call, request)
-    plan = derive(chosen.point, operator, special)
     log.info("rule `%s` takes the call", chosen.rule.name)
-    return Cache().put(content_key(plan), lambda path: build([plan], path))
+    return derive(chosen.point, operator, specialization_of(operator, chosen.rule, selection.call, request))
 
 
 def meaningful_scalars(operator, request) -> dict[str, float]:

@@ -11,7 +11,7 @@ from kdsl.bundle import manifest as m
 from kdsl.bundle.machine import Machine
 from kdsl.check.model import DTYPE_BYTES
 from kdsl.driver.requirements import requirements
-from kdsl.driver.versions import compiler_of, versions
+from kdsl.driver.versions import compilers_of, versions
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tir.function import Argument, workspace_axes
 from kdsl.lower.toolchain import cc
@@ -161,7 +161,7 @@ def expression(expr: n.Expr, plan: Plan) -> str:
 def manifest_of(plans: tuple[Plan, ...], variants: tuple[m.Variant, ...]) -> m.Manifest:
     """The manifest of variants of one rule."""
     plan, found = plans[0], versions()
-    compiler, flags = compiler_of(plan.target.family, str(plan.target.fields["tool"]))
+    compiler, flags = compilers_of(p.target for p in plans)
     text = plan.rule.declaration.span.text
     return m.Manifest(
         kdsl=found["kdsl"],

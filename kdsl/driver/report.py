@@ -25,7 +25,7 @@ def report_text(lowering: Lowering) -> str:
     lines += ["", "contract"]
     for verdict in verdicts(lowering):
         lines.append(f"  {verdict.clause}: {verdict.status.value} ({verdict.evidence.value}){_numbers(verdict)}")
-    return "\n".join([*lines, "", "made with", *(f"  {line}" for line in tool_lines(plan.target.family))]) + "\n"
+    return "\n".join([*lines, "", "made with", *(f"  {line}" for line in tool_lines(plan.target))]) + "\n"
 
 
 def _numbers(verdict) -> str:

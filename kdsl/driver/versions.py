@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from kdsl import __version__
+from kdsl.check.model import Target
 
 
 def package(name: str) -> str:
@@ -22,8 +24,8 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def compiler_of(family: str, arch: str = "sm_90a") -> tuple[str, tuple[str, ...]]:
-    """The native compiler with its version, and its flags. Raises ToolMissing."""
+def compiler_of(family: str, arch: str) -> tuple[str, tuple[str, ...]]:
+    """The native compiler with its version, and its flags for `arch`, as the compiler calls it. Raises ToolMissing."""
     if family == "cuda":
         from kdsl.lower.lowering import CUDA_OPTIONS
         from kdsl.lower.toolchain import nvcc
@@ -36,10 +38,16 @@ def compiler_of(family: str, arch: str = "sm_90a") -> tuple[str, tuple[str, ...]
     return f"{compiler.name}: {compiler.version}", compiler.flags
 
 
-def compiler_lines(family: str) -> list[str]:
-    name, flags = compiler_of(family)
+def compilers_of(targets: Iterable[Target]) -> tuple[str, tuple[str, ...]]:
+    """The compiler of targets of one family, and the flags of all, each once in the order of their first use."""
+    found = [compiler_of(target.family, str(target.fields["tool"])) for target in targets]
+    return found[0][0], tuple(dict.fromkeys(flag for _, flags in found for flag in flags))
+
+
+def compiler_lines(target: Target) -> list[str]:
+    name, flags = compilers_of([target])
     return [name, "flags " + " ".join(flags)]
 
 
-def tool_lines(family: str) -> list[str]:
-    return [*(f"{name} {found}" for name, found in versions().items()), *compiler_lines(family)]
+def tool_lines(target: Target) -> list[str]:
+    return [*(f"{name} {found}" for name, found in versions().items()), *compiler_lines(target)]

@@ -18,6 +18,7 @@ from kdsl.check.driver import Check
 from kdsl.check.files import Loaded
 from kdsl.check.findings import Findings
 from kdsl.check.library import Library
+from kdsl.check.model import Rule
 from kdsl.check.rule_lines import RuleNames
 from kdsl.check.rules import resolve_rule
 from kdsl.lsp.scope import Scope
@@ -93,6 +94,24 @@ class Analysis:
     library: Library = field(factory=Library)
     rules: dict[str, RuleNames] = field(factory=dict)
     complete: bool = False
+    derived: dict[int, tuple[Kept, tuple[Diagnostic, ...]]] = field(factory=dict)  # by the identity of the Kept
+    _checked: tuple[Diagnostic, ...] = ()
+
+    def underived(self) -> list[Kept]:
+        """Right rules whose derivation has not been tried since they changed."""
+        return [k for k in self.kept.values() if isinstance(k.value, Rule) and id(k) not in self.derived]
+
+    def add_derivation(self, kept: Kept, findings: tuple[Diagnostic, ...]) -> None:
+        """What the derivation refuses of a rule; it holds as long as the check of the rule does."""
+        self.derived[id(kept)] = (kept, findings)
+        self.merge()
+
+    def merge(self) -> None:
+        """The findings of the check, and those of the derivation of rules that are as they were."""
+        alive = {id(kept) for kept in self.kept.values()}
+        self.derived = {key: found for key, found in self.derived.items() if key in alive}
+        refused = [d for _, findings in self.derived.values() for d in findings]
+        self.diagnostics = tuple(sorted((*self._checked, *refused), key=lambda d: d.order))
 
     def update(self, scope: Scope) -> Iterator[None]:
         """Go through the file; yields after every step that may take long."""
@@ -112,14 +131,15 @@ class Analysis:
             yield
         yield from run.conflicts()
         self.complete = True
-        self.publish(run)
         run.forget()
+        self.publish(run)
 
     def publish(self, run: _Run) -> None:
         shown = set(run.loaded.paths)
         found = (*run.loaded.diagnostics, *(d for d in run.found() if concerns(d, shown)))
-        self.diagnostics = tuple(sorted(allowed(found, run.loaded.trees), key=lambda d: d.order))
+        self._checked = tuple(allowed(found, run.loaded.trees))
         self.library, self.rules = run.library, run.names
+        self.merge()
 
 
 @define(eq=False)

@@ -1,8 +1,9 @@
 """The server: messages of the protocol to the functions beside this file, and findings back.
 
 Every request is answered on the event loop from what is known; the check of an edited file runs
-there in steps, between messages. A fault in a handler is an answer like any other: it is logged, and the
-server goes on.
+there in steps, between messages. Handlers of texts are no coroutines: a request sees every edit that was sent before
+it, which a task of its own would only take up later. A fault in a handler is an answer like any other: it is logged,
+and the server goes on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kdsl.syntax.parse import parse_source
 from kdsl.syntax.print import print_tree
 
 LOG = logging.getLogger("kdsl.lsp")
+QUIET = 0.3  # seconds without an edit before schedules are derived
 LOWER = "kdsl.lower"
 LOWER_DEFAULTS = ("", "cpu", None, "report")  # in place of arguments that are left out
 
@@ -59,6 +61,14 @@ class Server(LanguageServer):
                     await asyncio.sleep(0)
             except Exception as fault:  # a fault in the check of one file leaves the others and the server alone
                 LOG.error("check of %s: %s: %s", path, type(fault).__name__, fault, exc_info=fault)
+        await asyncio.sleep(QUIET)  # an edit until then gives this up
+        for path in paths:
+            try:
+                for derive, keep in self.files.derivations(path):
+                    keep(await asyncio.to_thread(derive))
+                    self.publish(path, self.files.analysis(path).diagnostics)
+            except Exception as fault:
+                LOG.error("derivation of %s: %s: %s", path, type(fault).__name__, fault, exc_info=fault)
 
     def publish(self, path: str, diagnostics) -> None:
         found = navigate.published(self.files, path, diagnostics)
@@ -103,26 +113,26 @@ def initialize(ls: Server, params: types.InitializeParams) -> None:
 
 
 @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-async def did_open(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
+def did_open(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
     ls.recheck(ls.files.open(params.text_document.uri, params.text_document.text))
 
 
 @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-async def did_change(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
+def did_change(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
     path = ls.path(params)
     ls.files.change(path, ls.workspace.get_text_document(params.text_document.uri).source)
     ls.recheck(path)
 
 
 @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-async def did_close(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
+def did_close(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
     path = ls.files.close(params.text_document.uri)
     ls.forget(path, params.text_document.uri)
     ls.recheck()
 
 
 @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-async def did_change_files(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
+def did_change_files(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
     ls.files.disk_changed()
     ls.recheck()
 

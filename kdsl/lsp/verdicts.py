@@ -96,7 +96,12 @@ def clause_row(clause: str, found: list[tuple[RulePoint, Verdict]]) -> str:
     count = f" at {len(same)} of {len(found)} points" if len(found) > 1 and len(same) < len(found) else ""
     values = list(dict.fromkeys(v.found for _, v in same if v.found))
     value = values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}" if values else first.note
-    return f"| `{clause}` | {SIGNS[worst]}{count} | {first.evidence.value} | {value} |"
+    return f"| `{clause}` | {SIGNS[worst]}{count} | {evidence_text(first)} | {value} |"
+
+
+def evidence_text(verdict: Verdict) -> str:
+    """How a verdict is known; nothing for one that is still open."""
+    return verdict.evidence.value if verdict.status in (Status.HOLDS, Status.FAILS) else ""
 
 
 def clause_text(analysis: Analysis, rule: str, clause: str) -> str | None:
@@ -110,7 +115,7 @@ def clause_text(analysis: Analysis, rule: str, clause: str) -> str | None:
             if verdict.clause == clause:
                 at = at_text(point, len(resolved.targets) > 1)
                 rows.append(
-                    f"| {at} | {SIGNS[verdict.status]} | {verdict.evidence.value} | {verdict.found} "
+                    f"| {at} | {SIGNS[verdict.status]} | {evidence_text(verdict)} | {verdict.found} "
                     f"| {verdict.needed} |"
                 )
                 notes.append(verdict.note)

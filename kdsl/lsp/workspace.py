@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from attrs import define, field
 
@@ -11,7 +12,11 @@ from kdsl.lsp.names import Occurrence, Symbol
 from kdsl.lsp.positions import UTF16
 from kdsl.lsp.scope import Bound, Scope, follow
 from kdsl.lsp.session import Session
+from kdsl.source.diagnostic import Diagnostic
 from kdsl.source.span import SourceFile
+
+Refusals = tuple[Diagnostic, ...]
+Compute = Callable[[], Refusals]
 
 
 @define(eq=False)
@@ -85,6 +90,15 @@ class Workspace:
         for _ in self.check(path):
             pass
         return self.analysis(path)
+
+    def derivations(self, path: str) -> Iterator[tuple[Compute, Callable[[Refusals], None]]]:
+        """For every rule of a file that was not derived yet: what to compute, in a thread if you like, and where to
+        put it, in the thread that checks."""
+        from kdsl.plan.derivable import derivations
+
+        analysis = self.analysis(path)
+        for kept in analysis.underived():
+            yield partial(derivations, analysis.library, (kept.value,)), partial(analysis.add_derivation, kept)
 
     # ---- names ----
     def at(self, path: str, offset: int) -> Occurrence | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from attrs import frozen
 
-from kdsl.prove.fields import Tower
+from kdsl.prove.fields import Tower, reduced
 
 SQRT, LOG = 0, 1
 
@@ -62,17 +62,21 @@ class Elements:
     def _prime(self) -> np.uint64:
         return np.uint64(self.tower.primes[self.level])
 
+    def _below(self, values: np.ndarray) -> np.ndarray:
+        """Numbers below 2 p, below p: for those that already are, the difference wraps around."""
+        return np.minimum(values, values - self._prime)
+
     def __add__(self, other) -> Elements:
-        return self._with((self.values + self._other(other)) % self._prime)
+        return self._with(self._below(self.values + self._other(other)))
 
     def __sub__(self, other) -> Elements:
-        return self._with((self.values + (self._prime - self._other(other))) % self._prime)
+        return self._with(self._below(self.values + (self._prime - self._other(other))))
 
     def __mul__(self, other) -> Elements:
-        return self._with(self.values * self._other(other) % self._prime)
+        return self._with(reduced(self.values * self._other(other), self._prime))
 
     def __neg__(self) -> Elements:
-        return self._with((self._prime - self.values) % self._prime)
+        return self._with(self._below(self._prime - self.values))
 
     def exp(self) -> Elements:
         return self._with(self.tower.exp(self.values, self.level - 1), self.level - 1)
@@ -95,7 +99,7 @@ class Elements:
         return self._with(np.zeros(shape, np.uint64))
 
     def sum(self, axis: int) -> Elements:
-        return self._with(self.values.sum(axis, dtype=np.uint64) % self._prime)
+        return self._with(reduced(self.values.sum(axis, dtype=np.uint64), self._prime))
 
     def __getitem__(self, key) -> Elements:
         return self._with(self.values[key])

@@ -64,13 +64,13 @@ class Emitter(ValueText):
         method(self, s)
 
     def scoped(self, head: str, body, tail: str = "}") -> None:
-        around = dict(self.names)
+        around = dict(self.names), dict(self.known)
         self.put(head)
         self.depth += 1
         body()
         self.depth -= 1
         self.put(tail)
-        self.names = around
+        self.names, self.known = around
 
     def _sequence(self, s) -> None:
         def body():
@@ -92,7 +92,12 @@ class Emitter(ValueText):
         self.put(f"for (i64 {v}_i = 0, {v}_n = {extent}; {v}_i < {v}_n; {v}_i++)")
         head = f"{{ i64 {v} = {first} + {value}; (void){v};"
         enclosing, self.loop = self.loop, s
-        self.scoped(head, lambda: self.statement(s.body))
+
+        def body():
+            self.learn(s.loop_var, _values(s.min, s.extent))
+            self.statement(s.body)
+
+        self.scoped(head, body)
         self.loop = enclosing
         self.names.pop(hash(s.loop_var), None)
         if s.same_as(self.task) and self.leaves:
@@ -108,14 +113,15 @@ class Emitter(ValueText):
     def _block_body(self, s) -> None:
         block, known = s.block, len(self.outer)
         for variable, value in zip(block.iter_vars, s.iter_values, strict=False):
-            text = self.integer(value)
+            text, found = self.bounded(value)
             name = self.name(variable.var)
+            self.learn(variable.var, found)
             self.put(f"i64 {name} = {text}; (void){name};")
             self.outer.append((str(variable.var.name).removeprefix("v_"), name))
         for match in block.match_buffers:
             self.windows[hash(match.buffer)] = (
                 match.source.source,
-                [self.integer(r.min) for r in match.source.region],
+                [self.bounded(r.min) for r in match.source.region],
             )
         if str(block.name_hint).endswith(STEP):
             for buffer in self.held:
@@ -146,7 +152,7 @@ class Emitter(ValueText):
             self.statement(block.body)
             return
         for param, match in zip(description.params, block.match_buffers, strict=True):
-            self.windows[hash(param)] = (match.buffer, ["0LL"] * len(match.buffer.shape))
+            self.windows[hash(param)] = (match.buffer, [("0LL", (0, 0))] * len(match.buffer.shape))
         self.statement(description.body)
 
     def allocate(self, buffer) -> None:
@@ -192,8 +198,9 @@ class Emitter(ValueText):
             value = self.value(s.value, self.level_of(s.var))
             self.put(f"val {self.name(s.var)} = {value};")
         else:
-            value = self.integer(s.value)
+            value, found = self.bounded(s.value)
             self.put(f"i64 {self.name(s.var)} = {value};")
+            self.learn(s.var, found)
 
     def _evaluate(self, s) -> None:
         """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has
@@ -212,7 +219,20 @@ class Emitter(ValueText):
             return
         v = self.name(s.node.var)
         self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.value)}; {v}_i < {v}_n; {v}_i++)")
-        self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", lambda: self.statement(s.body))
+
+        def body():
+            self.learn(s.node.var, _values(0, s.value))
+            self.statement(s.body)
+
+        self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", body)
+
+
+def _values(first, extent) -> tuple[int, int] | None:
+    """Of a loop with constant bounds that runs at all."""
+    first, extent = (x if isinstance(x, int) else getattr(x, "value", None) for x in (first, extent))
+    if not isinstance(first, int) or not isinstance(extent, int) or extent < 1:
+        return None
+    return first, first + extent - 1
 
 
 def task_loop(s, plain: bool):

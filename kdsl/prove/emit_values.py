@@ -9,6 +9,7 @@ from attrs import define, field
 
 from kdsl.prove import meaning as m
 from kdsl.prove.levels import Inference
+from kdsl.prove.ranges import PAIRS, Interval, interval
 from kdsl.prove.refusal import NoMeaning, shortened
 
 INTEGER_FUNCTIONS = {
@@ -30,7 +31,8 @@ class ValueText:
     names: dict[int, str] = field(factory=dict)  # those in scope
     named: int = 0
     parameters: set[int] = field(factory=set)
-    windows: dict[int, tuple] = field(factory=dict)  # matched buffers: source, offsets
+    known: dict[int, Interval] = field(factory=dict)  # what integer variables in scope can be
+    windows: dict[int, tuple] = field(factory=dict)  # matched buffers: source, offsets with their intervals
     messages: list[str] = field(factory=list)
     literals: list[tuple[m.Literal, int]] = field(factory=list)
     stage: str | None = None
@@ -76,6 +78,8 @@ class ValueText:
             if m.is_float(m.dtype_of(e.value)):
                 self.refuse("a float becomes an integer", e, m.REMEDY_SIZE)
             return self.integer(e.value)
+        if k in ("FloorDiv", "FloorMod") and m.kind(e.b) == "IntImm" and int(e.b.value) > 0:
+            return self._by_constant(e, int(e.b.value))
         if k in INTEGER_FUNCTIONS:
             return f"{INTEGER_FUNCTIONS[k]}({self._whole(e.a)}, {self._whole(e.b)})"
         if k in INFIX:
@@ -95,6 +99,24 @@ class ValueText:
         if m.is_float(m.dtype_of(e)):
             self.refuse("an index or a condition looks at a value", e, m.REMEDY_SIZE)
         return self.integer(e)
+
+    def _by_constant(self, e, divisor: int) -> str:
+        """Floor division by a positive constant, or its remainder, in the machine's operations where they agree."""
+        a, division = self._whole(e.a), m.kind(e) == "FloorDiv"
+        if divisor & (divisor - 1) == 0:  # arithmetic shifts and masks round down, for negative numbers too
+            return f"({a} >> {divisor.bit_length() - 1})" if division else f"({a} & {divisor - 1}LL)"
+        if (interval(e.a, self.known) or (-1, 0))[0] >= 0:
+            return f"({a} {'/' if division else '%'} {divisor}LL)"
+        return f"{INTEGER_FUNCTIONS[m.kind(e)]}({a}, {divisor}LL)"
+
+    def learn(self, variable, found: Interval | None) -> None:
+        """What a variable can be, from here to the end of its scope."""
+        self.known.pop(hash(variable), None)
+        if found is not None:
+            self.known[hash(variable)] = found
+
+    def bounded(self, e) -> tuple[str, Interval | None]:
+        return self.integer(e), interval(e, self.known)
 
     def _integer_call(self, e) -> str:
         name, args = m.called(e)
@@ -184,16 +206,18 @@ class ValueText:
 
     # ---- memory ----
     def place(self, buffer, indices) -> str:
-        """The element, with every index checked against the shape."""
-        indices = [self.integer(i) for i in indices]
+        """The element, with every index checked against the shape; those that cannot leave it need no check."""
+        indices = [self.bounded(i) for i in indices]
         while hash(buffer) in self.windows:
             buffer, offsets = self.windows[hash(buffer)]
             lead = len(offsets) - len(indices)
-            indices = offsets[:lead] + [f"({o} + {i})" for o, i in zip(offsets[lead:], indices, strict=False)]
+            indices = offsets[:lead] + [_sum(o, i) for o, i in zip(offsets[lead:], indices, strict=False)]
         self.messages.append(f"`{buffer.name}` is indexed outside its shape in stage `{self.stage}`")
         checked = [
-            f"at({i}, {self.integer(d)}, @M{len(self.messages) - 1}@)"
-            for i, d in zip(indices, buffer.shape, strict=False)
+            text
+            if m.kind(d) == "IntImm" and found is not None and found[0] >= 0 and found[1] < int(d.value)
+            else f"at({text}, {self.integer(d)}, @M{len(self.messages) - 1}@)"
+            for (text, found), d in zip(indices, buffer.shape, strict=False)
         ]
         if hash(buffer) in self.parameters and len(buffer.strides):  # the strides of the call
             flat = " + ".join(
@@ -207,6 +231,11 @@ class ValueText:
         if hash(buffer) in self.parameters:  # strides that do not fit the shape may lead out of the storage
             flat = f"at({flat}, {name}_length, @M{len(self.messages) - 1}@)"
         return f"{name}[{flat}]"
+
+
+def _sum(a: tuple[str, Interval | None], b: tuple[str, Interval | None]) -> tuple[str, Interval | None]:
+    found = None if a[1] is None or b[1] is None else PAIRS["Add"](a[1], b[1])
+    return f"({a[0]} + {b[0]})", found
 
 
 _VALUES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from attrs import define, field, frozen
@@ -16,6 +16,7 @@ from kdsl.prove.program import Program, Traced
 from kdsl.prove.recurrence import Call
 
 INDEX, DIVISION = 1, 2
+WIDTH = 4  # draws that a program runs on at once, as in field.h
 
 
 @frozen
@@ -41,7 +42,7 @@ class Storage:
         return np.full(shape, self.unwritten, self.dtype)
 
 
-FIELD = Storage(np.uint32, TAINT | np.uint32(777))
+FIELD = Storage(np.uint32, TAINT | np.uint32(777), WIDTH)
 DEGREE = Storage(np.uint32, 0, 3)  # struct val of degree.h
 FLOAT = Storage(np.float64, np.nan)
 
@@ -81,30 +82,43 @@ class _Memory:
 
 def run_field(
     program: Program,
-    tower: Tower,
+    draws: Sequence[tuple[Tower, Mapping[str, np.ndarray]]],
     situation: Situation,
-    values: Mapping[str, np.ndarray],
     *,
     backwards: bool = False,
     tracing: bool = False,
-) -> Outcome:
-    """`values` are the logical uint64 arrays of the float inputs that are given, and of the scalars (shape
-    ())."""
-    library = objects.load(program.source("field"), program.level)
-    _setup_field(library, program, tower)
-    memory = _Memory()
+    copy: int = 0,
+) -> tuple[Outcome, ...]:
+    """The outcome of each of at most WIDTH draws: a tower, and the logical uint64 arrays of the float inputs that
+    are given, and of the scalars (shape ()). Only the first is traced. Threads that run at the same time give
+    different numbers as `copy`."""
+    library = objects.load(program.source("field"), program.level, copy)
+    lanes = [*draws, *[draws[-1]] * (WIDTH - len(draws))]
+    _setup_field(library, program, [tower for tower, _ in lanes])
+    memory, scalars = _Memory(), {}
     for name, layout in situation.layouts.items():
-        storage = layout.stored(values[name]) if name in values else layout.unwritten()
+        given = [values[name] for _, values in lanes if name in values]
+        storage = np.stack([layout.stored(array) for array in given] or [layout.unwritten()] * WIDTH, axis=1)
         level = program.levels.get(name)
         if level is not None:
             _convert(library.to_field, level, storage)
         memory.arrays[name], memory.before[name] = storage, storage.copy()
-    scalars = {}
-    for name, value in values.items():
+    for name, value in lanes[0][1].items():
         if value.shape == () and name in program.levels:
-            scalars[name] = np.array([int(value)], np.uint32)
+            scalars[name] = np.array([[int(values[name]) for _, values in lanes]], np.uint32)
             _convert(library.to_field, program.levels[name], scalars[name])
     report = _run(library, program, situation, memory, scalars, FIELD, backwards, tracing)
+    outputs, changed = _after(library, program, situation, memory)
+    records = tuple(_records(library, program)) if tracing else ()
+    fault, division = _fault(program, report), report[0] == DIVISION
+    return tuple(
+        Outcome({n: a[..., lane] for n, a in outputs.items()}, fault, division, changed, () if lane else records)
+        for lane in range(len(draws))
+    )
+
+
+def _after(library, program: Program, situation: Situation, memory: _Memory):
+    """What the outputs hold, by name with the draws along the last axis, and what was written that is no output."""
     outputs, changed = {}, []
     for name, layout in situation.layouts.items():
         after = memory.arrays[name]
@@ -117,8 +131,7 @@ def run_field(
             after = after.copy()
             _convert(library.from_field, program.levels.get(name, 0), after)
             outputs[name] = layout.read(after)
-    records = tuple(_records(library, program)) if tracing else ()
-    return Outcome(outputs, _fault(program, report), report[0] == DIVISION, tuple(changed), records)
+    return outputs, tuple(changed)
 
 
 def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
@@ -175,20 +188,25 @@ def _words(values) -> ctypes.Array:
 
 
 def _convert(function, level: int, storage: np.ndarray) -> None:
-    function(ctypes.c_int(level), ctypes.c_void_p(storage.ctypes.data), ctypes.c_int64(storage.size))
+    function(ctypes.c_int(level), ctypes.c_void_p(storage.ctypes.data), ctypes.c_int64(len(storage)))
 
 
-def _setup_field(library, program: Program, tower: Tower) -> None:
-    literals = [tower.literal(literal.value, level) for literal, level in program.literals] or [0]
-    ln2 = [tower.ln2 % p for p in tower.primes]
+def _setup_field(library, program: Program, towers: Sequence[Tower]) -> None:
+    def lanes(rows):
+        """Numbers of each tower, by row."""
+        return _words([number for row in zip(*rows, strict=True) for number in row])
+
+    literals = [
+        [tower.literal(literal.value, level) for literal, level in program.literals] or [0] for tower in towers
+    ]
     library.setup(
-        ctypes.c_int(tower.depth),
-        _words(tower.primes),
-        _words([*tower.roots, 1]),
-        _words(ln2),
-        _words(tower.log2e),
-        ctypes.c_uint64(tower.salt),
-        _words(literals),
+        ctypes.c_int(towers[0].depth),
+        lanes([tower.primes for tower in towers]),
+        lanes([[*tower.roots, 1] for tower in towers]),
+        lanes([[tower.ln2 % p for p in tower.primes] for tower in towers]),
+        lanes([tower.log2e for tower in towers]),
+        (ctypes.c_uint64 * len(towers))(*[tower.salt for tower in towers]),
+        lanes(literals),
     )
 
 

@@ -109,7 +109,7 @@ class Tower:
         p = np.uint64(self.primes[level])
         table = self._exp_table(level)
         low, middle, high = (x >> np.uint64(s) & np.uint64(LIMB - 1) for s in (0, 11, 22))
-        return table[0][low] * table[1][middle] % p * table[2][high] % p
+        return reduced(reduced(table[0][low] * table[1][middle], p) * table[2][high], p)
 
     def _exp_table(self, level: int) -> list[np.ndarray]:
         if ("exp", level) not in self.memo:
@@ -132,8 +132,8 @@ class Tower:
         exponent = self.primes[level] - 2
         while exponent:
             if exponent & 1:
-                result = result * power % p
-            power = power * power % p
+                result = reduced(result * power, p)
+            power = reduced(power * power, p)
             exponent >>= 1
         return result
 
@@ -141,7 +141,12 @@ class Tower:
         """sqrt (kind 0) or log (kind 1): an element other than zero that only kind, levels and x decide."""
         tag = np.uint64(kind * 64 + level * 8 + result_level)
         z = mix((x << np.uint64(8) | tag) + np.uint64(self.salt))
-        return z % np.uint64(self.primes[result_level] - 1) + np.uint64(1)
+        return reduced(z, np.uint64(self.primes[result_level] - 1)) + np.uint64(1)
+
+
+def reduced(x: np.ndarray, p: np.uint64) -> np.ndarray:
+    """x mod p. NumPy divides by one number without a division instruction, but takes remainders with one."""
+    return x - x // p * p
 
 
 def mix(z: np.ndarray) -> np.ndarray:

@@ -48,7 +48,9 @@ def located(plan: Plan, subject: Subject, failure: Failure, references: Iterator
 
 def _traced(program: Program, failure: Failure, backwards: bool) -> Outcome:
     trial = failure.trial
-    return run_field(program, trial.tower, trial.situation, trial.values, backwards=backwards, tracing=True)
+    draws = [(trial.tower, trial.values)]
+    (outcome,) = run_field(program, draws, trial.situation, backwards=backwards, tracing=True)
+    return outcome
 
 
 def _right(program: Program, subject: Subject, failure: Failure) -> Outcome | None:

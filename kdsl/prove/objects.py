@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 import tempfile
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,22 +19,35 @@ LIGHT = ("-Og",)  # compiled in a third of the time
 HEAVY = ("-O1", "-DRUN_FAST")  # run in a third of the time
 GCC = ("-fira-region=one",)  # half the compilation of long functions
 KEPT = 200  # object files in the cache folder; the oldest go first
+BUILDING = threading.Lock()  # of the table below
+_locks: dict[str, threading.Lock] = {}  # one for each text: two threads that want it compile it once
 
 
 @lru_cache(maxsize=256)
-def load(source: str, level: tuple[str, ...] = HEAVY) -> ctypes.CDLL:
-    """The shared library of a C text, optimised as `level` says. Raises ToolMissing or CompilerFailed."""
+def load(source: str, level: tuple[str, ...] = HEAVY, copy: int = 0) -> ctypes.CDLL:
+    """The shared library of a C text, optimised as `level` says. Each `copy` has variables of its own, so that
+    threads can run one each. Raises ToolMissing or CompilerFailed."""
+    content = image(source, level)
+    with tempfile.TemporaryDirectory(prefix="kdsl-prove-") as folder:
+        file = Path(folder, f"program{copy}.so")
+        file.write_bytes(content)
+        return ctypes.CDLL(str(file))
+
+
+def image(source: str, level: tuple[str, ...] = HEAVY) -> bytes:
+    """The library as a file's content, compiled once."""
     compiler = cc.find()
     flags = (*level, *FLAGS, *(() if "clang" in compiler.version.lower() else GCC))
     key = cache.digest(source, compiler.name, compiler.version, *flags)
-    stored = _stored(key)
-    if stored is not None:
-        return ctypes.CDLL(str(stored))
-    with tempfile.TemporaryDirectory(prefix="kdsl-prove-") as folder:
-        built = _compile(compiler, source, flags, Path(folder))
-        library = ctypes.CDLL(str(built))
-        _store(key, built)
-    return library
+    with BUILDING:
+        lock = _locks.setdefault(key, threading.Lock())
+    with lock:
+        content = _stored(key)
+        if content is None:
+            with tempfile.TemporaryDirectory(prefix="kdsl-prove-") as folder:
+                content = _compile(compiler, source, flags, Path(folder)).read_bytes()
+            _store(key, content)
+    return content
 
 
 def _compile(compiler, source: str, flags: tuple[str, ...], folder: Path) -> Path:
@@ -49,25 +63,24 @@ def _folder() -> Path:
     return cache.folder() / "prove"
 
 
-def _stored(key: str) -> Path | None:
+def _stored(key: str) -> bytes | None:
     """The object of this key if it is this user's and whole: its name carries the digest of its content."""
     try:
         for path in _folder().glob(f"{key[:32]}-*.so"):
             content = path.read_bytes()
             own = not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
             if own and path.stem.partition("-")[2] == cache.digest(content.hex())[:32]:
-                return path
+                return content
     except OSError:
         pass
     return None
 
 
-def _store(key: str, built: Path) -> None:
+def _store(key: str, content: bytes) -> None:
     """Keep an object; a cache that cannot be written is no error."""
     with contextlib.suppress(OSError):
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
-        content = built.read_bytes()
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

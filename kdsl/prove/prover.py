@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -13,7 +15,7 @@ from kdsl.check.model import Operator
 from kdsl.prove.algebra import Degrees, Elements
 from kdsl.prove.bound import assumptions_of, trial_bound, trials_for
 from kdsl.prove.cases import Case, situation
-from kdsl.prove.engine import Outcome, Situation, run_degree, run_field
+from kdsl.prove.engine import WIDTH, Outcome, Situation, run_degree, run_field
 from kdsl.prove.fields import TAINT, Tower
 from kdsl.prove.program import Program
 from kdsl.prove.proof import BOUND, FIELD, REJECTED, CaseProof, Difference, Proof
@@ -21,6 +23,7 @@ from kdsl.prove.recurrence import MEANINGS, Pieces, port_levels
 
 SCALARS = ("scale", "lower_bound")
 REDRAWS = 4
+WORKERS = 2
 AXES = {
     "kda.chunk_forward": {
         "o": ("row", "token", "head", "channel"),
@@ -65,7 +68,7 @@ class Subject:
 def draw(rng: np.random.Generator, depth: int, situation: Situation) -> Trial:
     """Random elements for every float input that is given, and the recurrence's outputs on them."""
     levels = port_levels(situation.call)
-    tower = Tower.draw(rng, max(depth, 1 + max(levels.values())))
+    tower = Tower.draw(rng, depth_of(depth, situation))
     call = situation.call
     values = {
         name: tower.elements(rng, layout.shape, levels[name])
@@ -94,6 +97,11 @@ def _assembled(
     return found
 
 
+def depth_of(depth: int, situation: Situation) -> int:
+    """Of the tower: what the program needs, and what the operator's ports need."""
+    return max(depth, 1 + max(port_levels(situation.call).values()))
+
+
 def degrees_of(program: Program, situation: Situation) -> tuple[int, int]:
     """The degree of the difference of program and recurrence, and of the exponents in them."""
     levels = port_levels(situation.call)
@@ -112,17 +120,19 @@ def degrees_of(program: Program, situation: Situation) -> tuple[int, int]:
     return max(degree, of_program), max(exponents, program_exponents)
 
 
-def failure_of(subject: Subject, case: Case, trial: Trial) -> Failure | None:
-    """Run the program in both thread orders. Raises ZeroDivisionError where this draw divides by zero."""
+def failure_of(subject: Subject, case: Case, trials: Sequence[Trial], copy: int = 0) -> Failure | None:
+    """Run the program in both thread orders on at most WIDTH trials of a case. Raises ZeroDivisionError where these
+    draws divide by zero."""
+    draws = [(trial.tower, trial.values) for trial in trials]
     for backwards in (False, True):
-        outcome = run_field(subject.program, trial.tower, trial.situation, trial.values, backwards=backwards)
-        difference = compare(subject.operator.name, case, trial, outcome)
-        if difference is not None:
-            if backwards:
-                difference = evolve(difference, what=f"{difference.what}, when threads run in reverse order")
-            return Failure(case, trial, backwards, difference)
-        if outcome.division:
-            raise ZeroDivisionError
+        outcomes = run_field(subject.program, draws, trials[0].situation, backwards=backwards, copy=copy)
+        for trial, outcome in zip(trials, outcomes, strict=True):
+            difference = compare(subject.operator.name, case, trial, outcome)
+            if difference is not None:
+                what = f"{difference.what}, when threads run in reverse order" if backwards else difference.what
+                return Failure(case, trial, backwards, evolve(difference, what=what))
+            if outcome.division:
+                raise ZeroDivisionError
     return None
 
 
@@ -161,8 +171,7 @@ def prove_subject(
     """Every case with as many trials as its bound asks for, or `trials`."""
     started = time.perf_counter()
     seed = secrets.randbits(63) if seed is None else seed
-    rng = np.random.default_rng(seed)
-    program, proved = subject.program, []
+    program = subject.program
     assumed = (
         *program.assumptions,
         *assumptions_of(program.depth, "sqrt_(" in program.body or "log_(" in program.body),
@@ -174,44 +183,95 @@ def prove_subject(
         "seed": seed,
         "digest": program.digest,
     }
-    for case in subject.cases:
-        if progress is not None:
-            progress(case.name)
-        found = _prove_case(subject, case, rng, trials)
-        if isinstance(found, Failure):
-            difference = found.difference if locate is None else locate(found)
-            return Proof(
-                REJECTED,
-                cases=tuple(proved),
-                difference=difference,
-                seconds=time.perf_counter() - started,
-                **common,
-            )
-        proved.append(found)
-    return Proof(FIELD, cases=tuple(proved), seconds=time.perf_counter() - started, **common)
+    found = Run(subject, seed, trials, progress).all()
+    if isinstance(found, Failure):
+        difference = found.difference if locate is None else locate(found)
+        return Proof(REJECTED, difference=difference, seconds=time.perf_counter() - started, **common)
+    return Proof(FIELD, cases=found, seconds=time.perf_counter() - started, **common)
 
 
-def _prove_case(
-    subject: Subject, case: Case, rng: np.random.Generator, trials: int | None
-) -> CaseProof | Failure:
-    place = situation(subject.operator, case, subject.settings, subject.options, subject.program.strides)
-    done, wanted, bound, degree = 0, 1, 1.0, 0
-    while done < wanted:
-        failure, redraws = None, 0
-        while True:
-            trial = draw(rng, subject.program.depth, place)
-            try:
-                failure = failure_of(subject, case, trial)
-                break
-            except ZeroDivisionError:
-                redraws += 1
-                if redraws > REDRAWS:
-                    return Failure(case, trial, False, Difference("the program divides by zero", case.name))
-        if failure is not None:
-            return failure
-        if not done:  # the degree costs a second compilation: only programs that pass once need it
-            degree, exponents = degrees_of(subject.program, place)
-            bound = trial_bound(degree, exponents, trial.tower.depth)
-            wanted = trials if trials is not None else trials_for(bound, BOUND / len(subject.cases))
-        done += 1
-    return CaseProof(case.name, dict(case.sizes), wanted, degree, bound**wanted)
+class Run:
+    """The trials of one proof, on two threads; the degrees, which need a program of their own, beside them.
+
+    What a trial draws depends on the seed, its case and its number alone, and the failure that is told is the
+    first in that order.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        seed: int,
+        trials: int | None,
+        progress: Callable[[str], None] | None,
+    ):
+        self.subject, self.seed, self.trials, self.progress = subject, seed, trials, progress
+        self.places = [
+            situation(subject.operator, case, subject.settings, subject.options, subject.program.strides)
+            for case in subject.cases
+        ]
+        self.copies: SimpleQueue[int] = SimpleQueue()
+        for copy in range(WORKERS):
+            self.copies.put(copy)
+
+    def all(self) -> tuple[CaseProof, ...] | Failure:
+        """As many trials of each case as run at once, then those that its degree asks for beyond them."""
+        numbers = range(len(self.subject.cases))
+        at_once = WIDTH if self.trials is None else min(WIDTH, self.trials)
+        with ThreadPoolExecutor(WORKERS) as workers, ThreadPoolExecutor(1) as beside:
+            # a number of trials that is given is how mutants are judged: most of them need no degree
+            degrees = beside.submit(self.degrees) if self.trials is None else None
+            failure = self.first(workers, [(number, range(at_once)) for number in numbers])
+            if failure is not None:
+                return failure
+            degrees = self.degrees() if degrees is None else degrees.result()
+            bounds = [trial_bound(*degree, self.depth(number)) for number, degree in enumerate(degrees)]
+            needed = [self.trials or trials_for(bound, BOUND / len(numbers)) for bound in bounds]
+            rest = [
+                (number, range(start, min(start + WIDTH, needed[number])))
+                for number in numbers
+                for start in range(at_once, needed[number], WIDTH)
+            ]
+            failure = self.first(workers, rest)
+            if failure is not None:
+                return failure
+        counts = [max(at_once, count) for count in needed]
+        return tuple(
+            CaseProof(case.name, dict(case.sizes), count, degree, bound**count)
+            for case, count, (degree, _), bound in zip(self.subject.cases, counts, degrees, bounds, strict=True)
+        )
+
+    def first(self, workers: ThreadPoolExecutor, batches: list[tuple[int, range]]) -> Failure | None:
+        waiting = [workers.submit(self.batch, *each) for each in batches]
+        for (number, trials), future in zip(batches, waiting, strict=True):
+            if self.progress is not None and not trials.start:
+                self.progress(self.subject.cases[number].name)
+            failure = future.result()
+            if failure is not None:
+                for other in waiting:
+                    other.cancel()
+                return failure
+        return None
+
+    def batch(self, number: int, trials: range) -> Failure | None:
+        """A draw for each trial, and others where the program divides by an element that happens to be zero."""
+        case, copy = self.subject.cases[number], self.copies.get()
+        try:
+            for redraw in range(REDRAWS + 1):
+                drawn = [self.drawn(number, trial, redraw) for trial in trials]
+                try:
+                    return failure_of(self.subject, case, drawn, copy)
+                except ZeroDivisionError:
+                    continue
+            return Failure(case, drawn[0], False, Difference("the program divides by zero", case.name))
+        finally:
+            self.copies.put(copy)
+
+    def drawn(self, number: int, trial: int, redraw: int) -> Trial:
+        rng = np.random.default_rng((self.seed, number, trial, redraw))
+        return draw(rng, self.subject.program.depth, self.places[number])
+
+    def degrees(self) -> list[tuple[int, int]]:
+        return [degrees_of(self.subject.program, place) for place in self.places]
+
+    def depth(self, number: int) -> int:
+        return depth_of(self.subject.program.depth, self.places[number])

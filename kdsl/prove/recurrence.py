@@ -52,22 +52,22 @@ def port_levels(call: Call) -> dict[str, int]:
     return levels
 
 
-def log_decay(a: Mapping[str, Value], call: Call, where: tuple) -> Value:
-    """Log decay [HV, K] of the token at `where` in g."""
-    x = a["g"][where]
+def log_decay(a: Mapping[str, Value], call: Call) -> Value:
+    """Log decay of every token, in the shape of g [.., HV, K]."""
+    x = a["g"]
     if call.options["gate"] == "precomputed":
         return x
     if "dt_bias" in a:
         x = x + a["dt_bias"]
     rate = a["A_log"].exp()[:, None]
     if call.options["gate"] == "softplus":
-        return -(rate * x.softplus())
-    return a["lower_bound"] * (rate * x).sigmoid()
+        return -(x.softplus() * rate)
+    return (x * rate).sigmoid() * a["lower_bound"]
 
 
-def write_strength(a: Mapping[str, Value], call: Call, where: tuple) -> Value:
-    """beta [HV] of the token at `where`."""
-    x = a["beta"][where]
+def write_strength(a: Mapping[str, Value], call: Call) -> Value:
+    """beta [.., HV] of every token."""
+    x = a["beta"]
     if call.on("use_beta_sigmoid_in_kernel"):
         x = x.sigmoid()
         if call.on("allow_neg_eigval"):
@@ -75,36 +75,51 @@ def write_strength(a: Mapping[str, Value], call: Call, where: tuple) -> Value:
     return x
 
 
-def spread(a: Mapping[str, Value], call: Call, name: str, where: tuple) -> Value:
-    """Query or key [HV, K] of the token at `where`: every value head takes its query/key head."""
-    x = a[name][where]
+def spread(a: Mapping[str, Value], call: Call, name: str) -> Value:
+    """Queries or keys [.., HV, K] of every token: every value head takes those of its query/key head."""
+    x = a[name]
     if call.on("use_qk_l2norm_in_kernel"):
-        x = x * ((x * x).sum(-1) + EPSILON_LITERAL).rsqrt()[:, None]
+        x = x * ((x * x).sum(-1) + EPSILON_LITERAL).rsqrt()[..., None]
     ratio = call.sizes["HV"] // call.sizes["H"]
-    return x[[head // ratio for head in range(call.sizes["HV"])]]
+    return x[..., [head // ratio for head in range(call.sizes["HV"])], :]
 
 
-def step(state: Value, a: Mapping[str, Value], call: Call, where: tuple) -> tuple[Value, Value]:
+@frozen(eq=False)
+class Tokens:
+    """What each token brings, by its place: of a token q, k and decay [HV, K], v [HV, V], beta [HV]."""
+
+    q: Value
+    k: Value
+    v: Value
+    decay: Value
+    beta: Value
+
+    @classmethod
+    def of(cls, a: Mapping[str, Value], call: Call) -> Tokens:
+        q, k = (spread(a, call, name) for name in ("q", "k"))
+        return cls(q * a["scale"], k, a["v"], log_decay(a, call).exp(), write_strength(a, call))
+
+
+def step(state: Value, tokens: Tokens, where: tuple) -> tuple[Value, Value]:
     """One token for all value heads: the next state [HV, K, V] and o_t [HV, V]."""
-    q = spread(a, call, "q", where) * a["scale"]
-    k = spread(a, call, "k", where)
-    state = state * log_decay(a, call, where).exp()[:, :, None]
-    predicted = (state * k[:, :, None]).sum(1)
-    change = (a["v"][where] - predicted) * write_strength(a, call, where)[:, None]
-    state = state + k[:, :, None] * change[:, None, :]
-    return state, (state * q[:, :, None]).sum(1)
+    k = tokens.k[where][:, :, None]
+    state = state * tokens.decay[where][:, :, None]
+    predicted = (state * k).sum(1)
+    change = (tokens.v[where] - predicted) * tokens.beta[where][:, None]
+    state = state + k * change[:, None, :]
+    return state, (state * tokens.q[where][:, :, None]).sum(1)
 
 
 def chunk_forward(a: Mapping[str, Value], call: Call) -> Pieces:
     """o [B, T, HV, V], and final_state [N, HV, K, V] if it is given."""
     sizes = call.sizes
-    cu = call.integers.get("cu_seqlens")
+    tokens, cu = Tokens.of(a, call), call.integers.get("cu_seqlens")
     pieces: Pieces = {"o": [], "final_state": []}
     for n in range(sizes["N"]):
         row, first, last = (n, 0, sizes["T"]) if cu is None else (0, cu[n], cu[n + 1])
         state = a["initial_state"][n] if "initial_state" in a else _zeros(a, call)
         for t in range(first, last):
-            state, o = step(state, a, call, (row, t))
+            state, o = step(state, tokens, (row, t))
             pieces["o"].append(((row, t), o))
         if "final_state" in call.given:
             pieces["final_state"].append(((n,), state))
@@ -121,6 +136,7 @@ def decode(a: Mapping[str, Value], call: Call) -> Pieces:
     """
     sizes = call.sizes
     indices, accepted = call.integers.get("ssm_state_indices"), call.integers.get("num_accepted_tokens")
+    tokens = Tokens.of(a, call)
     lowest = 0 if indices is None or call.options.get("slot_zero_is_real", True) else 1
     pieces: Pieces = {"o": [], "pool": []}
     for n in range(sizes["N"]):
@@ -133,7 +149,7 @@ def decode(a: Mapping[str, Value], call: Call) -> Pieces:
             if not live:
                 pieces["o"].append(((n, t), a["v"].zeros((sizes["HV"], sizes["V"]))))
                 continue
-            state, o = step(state, a, call, (n, t))
+            state, o = step(state, tokens, (n, t))
             pieces["o"].append(((n, t), o))
             target = n if indices is None else indices[n][0 if accepted is None else t]
             if (accepted is not None or t == sizes["T"] - 1) and lowest <= target < sizes["SLOTS"]:

@@ -47,6 +47,17 @@ def test_usage_is_2(tmp_path, bad):
     assert result.exit_code == 2 and "no target `sm_91`" in result.output
 
 
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+def test_what_is_not_there_is_a_finding_in_every_format(tmp_path, bad, form):
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "none.kds", tmp_path / "empty"):
+        result = run(bad, path, "--format", form)
+        assert result.exit_code == 2 and "E030" in result.output and "E124" in result.output
+    user = tmp_path / "user.kds"
+    user.write_text('use "none.kds"\n', encoding="utf-8")
+    assert run(user, "--format", form).exit_code == 1  # a file that is used is a finding of the file that uses it
+
+
 @pytest.mark.parametrize("form", ["json", "sarif", "github"])
 def test_formats(bad, form):
     result = run(bad, "--format", form)

@@ -15,7 +15,7 @@ from kdsl.source import codes
 MINE = [
     code.code
     for code in codes.all_codes()
-    if re.match(r"E1[0-2]\d|E14\d|E2\d\d|E30\d|E310|E40\d|E50\d|W50\d", code.code)
+    if re.match(r"E1[0-2]\d|E14\d|E2\d\d|E30\d|E310|E40\d|E50\d|W50[1-6]", code.code)
 ]
 LITERAL = re.compile(r'"([EWR]\d{3})"')
 

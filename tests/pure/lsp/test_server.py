@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
 
 from lsprotocol import types
+
+from kdsl.data import data_root
 
 from .client import OPERATOR, RULE, at, document, editor
 
@@ -69,6 +77,68 @@ def test_reading(tmp_path):
         assert "kda.chunk_forward" in [s.name for s in found]
 
     talk(tmp_path, conversation)
+
+
+def test_a_request_sees_the_edits_sent_before_it(tmp_path):
+    """Open, ask, edit and ask again reach the server in one write, as from an editor that waits for nothing."""
+    text = RULE.read_text("utf-8")
+    other = text.replace("state, state_next", "gl, state_next", 1)
+    uri = (tmp_path / "rule.kds").as_uri()
+    places = (at(text, "state, state_ne|xt"), at(other, "g|l, state_next"))
+    hovers = [{"textDocument": {"uri": uri}, "position": {"line": p.line, "character": p.character}} for p in places]
+    opened = {"uri": uri, "languageId": "kds", "version": 1, "text": text}
+    changed = {"textDocument": {"uri": uri, "version": 2}, "contentChanges": [{"text": other}]}
+    answers = at_once(
+        ("initialize", 1, {"processId": None, "rootUri": None, "capabilities": {}}),
+        ("initialized", None, {}),
+        ("textDocument/didOpen", None, {"textDocument": opened}),
+        ("textDocument/hover", 2, hovers[0]),
+        ("textDocument/didChange", None, changed),
+        ("textDocument/hover", 3, hovers[1]),
+    )
+    said = [answers[number] and answers[number]["contents"]["value"].split("\n")[1] for number in (2, 3)]
+    assert said == ["state_next[d, e]", "gl[d]"]
+
+
+def at_once(*messages) -> dict[int, object]:
+    """What a server answers to (method, id or None, params) that reach it in one write; results by id."""
+    packed = b""
+    for method, number, params in messages:
+        body = {"jsonrpc": "2.0", "method": method, "params": params}
+        data = json.dumps(body if number is None else {**body, "id": number}).encode()
+        packed += b"Content-Length: %d\r\n\r\n" % len(data) + data
+    wanted = {number for _, number, _ in messages if number is not None}
+    answers: dict[int, object] = {}
+    with over_tcp() as stream:
+        stream.write(packed)
+        stream.flush()
+        while wanted - set(answers):
+            length = int(stream.readline().partition(b":")[2])
+            while stream.readline().strip():
+                pass
+            message = json.loads(stream.read(length))
+            if "method" not in message:
+                answers[message["id"]] = message.get("result")
+    return answers
+
+
+@contextlib.contextmanager
+def over_tcp():
+    """A stream to a new server; what arrives there at once is read without a pause, unlike from a pipe."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "kdsl.cli.main", "lsp", "--tcp", str(port)])
+    try:
+        for _ in range(600):
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 60) as link:
+                yield link.makefile("rwb")
+                return
+            time.sleep(0.1)
+        raise AssertionError("the server does not listen")
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_completion_edits_the_word(tmp_path):
@@ -199,6 +269,21 @@ def test_a_finding_in_a_tactic_is_shown_where_it_is_applied(tmp_path):
         assert [(d.code, d.range.start.line) for d in found] == [("E101", 4)]
         places = [place.location.uri for place in found[0].related_information]
         assert places[0] == (tmp_path / "tactics.kds").as_uri()
+
+    talk(tmp_path, conversation)
+
+
+def test_what_the_derivation_refuses_is_a_finding_too(tmp_path):
+    """As in `kdsl check`: lanes that are taken away leave a sum without its rows; an edit mends it."""
+    right = (data_root() / "rules" / "kda.decode" / "lane_columns.kds").read_text("utf-8")
+    text = right.replace(" lanes d by 4 via shuffle", "", 1)
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        found = await editor.until(uri, lambda found: any(d.code.startswith("D") for d in found))
+        assert [d.code for d in found] == ["D340"]
+        editor.change(uri, right)
+        await editor.until(uri, lambda found: not found)
 
     talk(tmp_path, conversation)
 
