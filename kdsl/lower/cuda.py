@@ -161,9 +161,22 @@ def shared_bytes(statement) -> int:
     return sum(shared_bytes(part) for part in parts if part is not None)
 
 
+# TVM's vector of four 16-bit numbers is copied member by member, which nvcc makes four accesses of.
+FOUR_AT_ONCE = """\
+  __host__ __device__ half4_bfloat164(const half4_bfloat164& other) { *this = other; }
+  __host__ __device__ half4_bfloat164& operator=(const half4_bfloat164& other) {
+    *reinterpret_cast<uint2*>(this) = *reinterpret_cast<const uint2*>(&other);
+    return *this;
+  }
+"""
+FOUR_BY_MEMBER = re.compile(r"(  __host__ __device__ half4_bfloat164\(T x, T y, T z, T w\)[^\n]*\n)")
+
+
 def plain_source(source: str, symbol: str) -> str:
-    """TVM's text without the declaration that only repeats the definition, and with copies whose source is counted
-    in 64 bits: TVM's helpers take an `int`, and tensors have more than 2^31 elements."""
+    """TVM's text without the declaration that only repeats the definition, and with helpers as they are needed:
+    copies whose source is counted in 64 bits (TVM's take an `int`, and tensors have more than 2^31 elements), and
+    vectors of four 16-bit numbers that are one access of memory."""
     source = re.sub(r"(ptx_cp_async\w*\(void\* dst, int dst_off, void\* src, )int( src_off)", r"\1int64_t\2", source)
+    source = FOUR_BY_MEMBER.sub(lambda found: found[1] + FOUR_AT_ONCE, source)
     declaration = re.search(rf'^extern "C" __global__ [^\n]*\b{symbol}\([^\n]*\);\n', source, re.MULTILINE)
     return source.replace(declaration.group(0), "", 1) if declaration else source

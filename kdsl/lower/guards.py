@@ -56,7 +56,7 @@ def guards(statement, threads) -> bool:
 
     def look(node):
         kind = type(node).__name__
-        if kind in ("BufferLoad", "Call") or (kind == "Var" and not any(node.same_as(t) for t in threads)):
+        if kind in ("TensorLoad", "Call") or (kind == "Var" and not any(node.same_as(t) for t in threads)):
             others.append(node)
 
     structural_walk(statement.condition, look)

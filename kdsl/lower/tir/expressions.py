@@ -10,10 +10,11 @@ from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
 from kdsl.lower.tir.function import Signature, workspace_axes
-from kdsl.lower.tvm import Bind, BufferLoad, BufferStore, Cast, Expr, Var, decl_buffer, op, tirx
+from kdsl.lower.tvm import Bind, BufferLoad, Cast, Expr, Var, op, structural_walk, tirx
 from kdsl.syntax import nodes as n
 
 FLOAT = "float32"
+LOAD = "TensorLoad"  # TVM's class of what BufferLoad makes
 
 
 def constant(value, dtype: str):
@@ -57,6 +58,12 @@ def as_float(value):
     if is_number(value):
         return constant(float(value), FLOAT)
     return value if str(value.ty.dtype) == FLOAT else value.astype(FLOAT)
+
+
+def reads_memory(value) -> bool:
+    kinds: set = set()
+    structural_walk(value, lambda node: kinds.add(type(node).__name__))
+    return LOAD in kinds
 
 
 def as_index(value):
@@ -143,10 +150,28 @@ class Scope:
         return -value if e.sign == "-" else value
 
     def comparison(self, e: n.Comparison):
+        within = self.within_row(e)
+        if within is not None:
+            return within
         left, right = self.value(e.left), self.value(e.right)
         if is_float(left) or is_float(right):
             left, right = as_float(left), as_float(right)
         return COMPARE[e.operator](left, right)
+
+    def within_row(self, e: n.Comparison):
+        """`start + i < end` for an index of the kernel's own tensors, as `i < end - start` in 32 bits.
+
+        What is left of the end is one number for all elements of the step, and each of them takes one comparison.
+        """
+        sum_ = strip(e.left)
+        if e.operator != "<" or not isinstance(sum_, n.Binary) or sum_.operator != "+":
+            return None
+        index = self.value(sum_.right) if isinstance(strip(sum_.right), n.Name) else None
+        if not isinstance(index, Var) or str(index.ty.dtype) != "int32":
+            return None
+        left = as_index(self.value(e.right)) - as_index(self.value(sum_.left))
+        left = op.min(op.max(left, constant(0, "int64")), constant(2**31 - 1, "int64"))
+        return index < left.astype("int32")
 
     def logical(self, e: n.Logical):
         """Static sides decide or drop out."""
@@ -204,17 +229,15 @@ class Scope:
     def kept(self, name: str, value):
         """A value in a variable, computed at the task's start.
 
-        TVM writes a bound value out again at every use unless it reads memory; a quotient would be divided each
-        time, so it is kept in an element of memory, which ends up in a register.
+        TVM writes a bound value out again at every use unless it reads memory. A quotient would be divided each time,
+        and a condition would split every loop it stands in, so they are kept in an element of memory, which ends up
+        in a register.
         """
-        dtype = str(value.ty.dtype)
-        if isinstance(value, Cast) and str(value.value.ty.dtype) == "int32":
-            scope = "local" if self.signature.plan.target.family == "cuda" else "global"
-            held = decl_buffer((1,), dtype, name, scope=scope, layout=None)
-            self.signature.held.append(held)
-            self.signature.bindings.append(BufferStore(held, value, [0]))
-            return BufferLoad(held, [0])
-        variable = Var(name, dtype)
+        if (isinstance(value, Cast) and str(value.value.ty.dtype) == "int32") or not reads_memory(value):
+            statement, loaded = self.signature.hold(name, value)
+            self.signature.bindings.append(statement)
+            return loaded
+        variable = Var(name, str(value.ty.dtype))
         self.signature.bindings.append(Bind(variable, value))
         return variable
 

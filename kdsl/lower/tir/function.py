@@ -6,7 +6,7 @@ from attrs import define, field, frozen
 
 from kdsl.check.evaluate import Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES, names_in
-from kdsl.lower.tvm import Var, decl_buffer, tirx
+from kdsl.lower.tvm import BufferLoad, BufferStore, Var, decl_buffer, tirx
 from kdsl.plan.model import KernelPlan, Plan, Tensor
 from kdsl.syntax import nodes as n
 
@@ -93,6 +93,13 @@ class Signature:
                 [*axes, *tensor.shape], TVM_DTYPE[tensor.dtype], tensor.name, layout=None
             )
         return self.workspaces[tensor.name]
+
+    def hold(self, name: str, value) -> tuple:
+        """A number in memory of its own, which ends up in a register: the statement that stores it, and its value."""
+        scope = "local" if self.plan.target.family == "cuda" else "global"
+        held = decl_buffer((1,), str(value.ty.dtype), name, scope=scope, layout=None)
+        self.held.append(held)
+        return BufferStore(held, value, [0]), BufferLoad(held, [0])
 
     def regions(self) -> tuple[list, list]:
         """Buffers of ports used so far: those read, those written."""

@@ -149,7 +149,7 @@ class KernelBuilder:
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
         slot = self.bind_slots("")
-        if trips is not None and self.rewrites_shared():
+        if trips is not None and self.rewrites_shared() and not self.kernel.copies:  # copies bring a barrier
             slot.append(self.barrier())
         fetches = self.fetches(trips)
         stages = self.body_sblocks()
@@ -176,9 +176,9 @@ class KernelBuilder:
         statements, self.slots = [], {}
         for index in workspace_axes(self.plan):
             if index.slot is not None:
-                variable = Var(f"{index.name}_slot{suffix}", "int64")
-                statements.append(Bind(variable, as_index(scope.value(index.slot))))
-                self.slots[index.name] = variable
+                slot = as_index(scope.value(index.slot))
+                statement, self.slots[index.name] = self.signature.hold(f"{index.name}_slot{suffix}", slot)
+                statements.append(statement)
         return statements
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----

@@ -14,13 +14,30 @@ from kdsl.plan.refusal import PlanRefused
 
 
 def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> bool:
-    """Whether lanes take neighbours: elements without sums, in rows that the lanes of a warp fill."""
+    """Whether lanes take neighbours: elements without sums, in rows of whole pieces that fill the warps."""
     if stage.scan is not None or stage.inner or touches_private(stage, tensors):
         return False
     if len(stage.loops) < 2 or any(loop.kind != "spatial" for loop in stage.loops):
         return False
     elements = prod(loop.extent for loop in stage.loops)
-    return stage.loops[-1].extent % (LANES * PIECE) == 0 and elements % (warps * LANES * PIECE) == 0
+    if stage.loops[-1].extent % PIECE or elements % (warps * LANES * PIECE):
+        return False
+    return all(whole_pieces(tensors[name]) for name in used(stage) if name in tensors)
+
+
+def used(stage: PlannedStage) -> set[str]:
+    """Tensors that a stage reads or writes, under the names it knows them by."""
+    names = {stage.tensor}
+    if stage.source is not None:
+        names.add(stage.source.tensor)
+    if stage.stage is not None:
+        names |= {stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads}
+    return names
+
+
+def whole_pieces(tensor: Tensor) -> bool:
+    """Whether rows in shared memory start at multiples of a piece."""
+    return tensor.memory != "shared" or len(tensor.shape) < 2 or (tensor.shape[-1] + tensor.pad) % PIECE == 0
 
 
 def deal_pieces(stage: PlannedStage, warps: int) -> Iterator[s.Step]:

@@ -84,6 +84,8 @@ def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[st
     for stage in copies:
         yield tensors[stage.tensor], piece_bytes(kernel.homes[stage.tensor]), "copies take"
     for product in builder.products.values():
+        if product.left_stored:
+            yield tensors[product.left], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
         yield tensors[product.right], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
 
 
