@@ -56,7 +56,7 @@ class Tensor:
     ring: int = 1
     fragment: Fragment | None = None
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
-    owner: str = ""  # the index whose values lanes own, each with its elements in registers
+    owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has
 
     @property
     def held_in(self) -> str:

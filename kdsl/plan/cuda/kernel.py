@@ -13,7 +13,7 @@ from kdsl.plan.coverage import refuse_misaligned, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
-from kdsl.plan.cuda.private import deal_private, owned_by_lanes, touches_private, with_private
+from kdsl.plan.cuda.private import deal_private, owned_by_lanes, owners, touches_private, with_private
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
@@ -101,21 +101,30 @@ def aligned_ports(stages: Iterable[PlannedStage], copies, builder: _Steps, reque
     pieces = [(c.source.tensor, piece_bytes(request.kernel.homes[c.tensor])) for c in copies]
     pieces = [(name, size) for name, size in pieces if name in views]
     for stage in stages:
-        if takes_pieces(stage, builder.tensors, builder.role.warps):
+        width = taken_at_once(stage, builder)
+        if width > 1:
             used = {stage.tensor} | {read.tensor for read in reads_of(stage)}
             used |= {stage.source.tensor} if stage.source is not None else set()
-            pieces += [(name, PIECE * DTYPE_BYTES[request.dtypes[views[name].port]]) for name in used & neighbours]
+            pieces += [(name, width * DTYPE_BYTES[request.dtypes[views[name].port]]) for name in used & neighbours]
     for name, size in pieces:
         port = views[name].port
         found[port] = max(size, found.get(port, 1))
     return found
 
 
+def taken_at_once(stage: PlannedStage, builder: _Steps) -> int:
+    """Neighbouring elements that a lane takes in one access."""
+    owned = owners(stage, builder.tensors)
+    if owned:
+        return owned[0][1]
+    return PIECE if takes_pieces(stage, builder.tensors, builder.role.warps) else 1
+
+
 def neighbours_of(request: KernelRequest) -> frozenset[str]:
-    """Views whose elements along the last index are neighbours, as the rule claims."""
+    """Views whose elements along the last index are neighbours, as the rule claims or since the port is dense."""
     return frozenset(
         name for name, view in request.operator.views.items()
-        if request.layouts.get(view.port) == "unit_stride"
+        if (request.layouts.get(view.port) == "unit_stride" or not request.operator.ports[view.port].strided)
         and strip(view.port_indices[-1]).span.text == view.indices[-1]
     )  # fmt: skip
 

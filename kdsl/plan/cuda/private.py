@@ -30,10 +30,10 @@ def with_private(tensors: Mapping[str, Tensor], kernel: Kernel) -> dict[str, Ten
         if home is not None and tensor.memory == "registers" and not tensor.indices:
             tensor = evolve(tensor, memory=NUMBER)
         elif owned_by_lanes(kernel, name):
-            owner = home.attributes["lanes"][0][0]
-            if owner not in tensor.indices:
+            owner = home.attributes["lanes"][0]
+            if owner[0] not in tensor.indices:
                 raise PlanRefused(
-                    "D352", f"`{name}` has no index `{owner}`, so no lane owns it", home.span,
+                    "D352", f"`{name}` has no index `{owner[0]}`, so no lane owns it", home.span,
                     help=(f"place it where all lanes see it: `{name} : {tensor.dtype} in shared`",),
                 )  # fmt: skip
             tensor = evolve(tensor, memory=OWNED, owner=owner)
@@ -41,7 +41,7 @@ def with_private(tensors: Mapping[str, Tensor], kernel: Kernel) -> dict[str, Ten
     return found
 
 
-def owners(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+def owners(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[tuple[str, int], ...]:
     """The indices whose lanes own what a stage reads or writes in registers of a thread; at most one is right."""
     names = [stage.tensor]
     if stage.source is not None:
@@ -58,14 +58,15 @@ def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
 
 def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> Iterator[s.Step]:
     """Every lane does its own values of the index that it owns, everything else in it, unrolled."""
-    dealt, *others = owners(stage, tensors)
+    (dealt, by), *others = owners(stage, tensors)
     if others:
         raise PlanRefused(
-            "D351", f"stage `{stage.name}` works on registers of lanes that own `{dealt}` and of lanes that own"
-            f" `{others[0]}`", stage.span, required="one index: every lane owns its values of it",
+            "D351", f"stage `{stage.name}` works on registers of lanes that own `{dealt} by {by}` and of lanes that own"
+            f" `{others[0][0]} by {others[0][1]}`", stage.span,
+            required="one index in one width: every lane owns its values of it",
             help=("place one of the tensors in shared memory",),
         )  # fmt: skip
-    span, why = stage.span, f"{dealt} over {warps} warps of {LANES} lanes"
+    span, why = stage.span, f"{dealt} over {warps} warps of {LANES} lanes" + (f", {by} neighbours each" if by > 1 else "")
     loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
     if dealt not in loops or loops[dealt].kind != "spatial":
         raise PlanRefused(
@@ -75,15 +76,18 @@ def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
         )  # fmt: skip
     names = (f"{dealt}.turn", f"{dealt}.warp", f"{dealt}.lane")
     inner = [index for index in loops if index != dealt]
-    yield s.Split(stage.name, span, why, dealt, (None, warps, LANES), names)
+    piece = (f"{dealt}.piece",) if by > 1 else ()
+    yield s.Split(stage.name, span, why, dealt, (None, warps, LANES, by)[: 3 + len(piece)], (*names, *piece))
     if inner:
-        yield s.Reorder(stage.name, span, why, (*names, *inner))
+        yield s.Reorder(stage.name, span, why, (*names, *inner, *piece))
     yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
     reduced = next((index for index in inner if loops[index].kind == "reduce"), None)
     if reduced is not None:
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced)
-    for index in inner:
+    for index in inner if reduced is None else (*inner, *piece):
         yield s.Unroll(stage.name, span, "registers have no addresses", index)
+    if piece and reduced is None:
+        yield s.Vectorize(stage.name, span, "neighbours in one access", piece[0])
     if stage.scan is not None:
         yield s.Unroll(stage.row_block, span, "registers have no addresses", stage.scan)
