@@ -8,13 +8,14 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 # The environment is as pyproject.toml says, whatever the file's date: another content is another stamp.
 STAMP := $(VENV)/.kdsl-$(shell (cat pyproject.toml; echo "$(EXTRAS)") | cksum | cut -d' ' -f1)
 
-.PHONY: help venv demo tour test lint pytest mutation gpu-test clean
+.PHONY: help venv demo tour test lint pytest mutation gpu-bundles gpu-test clean
 
 help:
 	@echo "make demo      check, select, lower, run on recorded inputs, and a picture of the schedule"
 	@echo "make test      ruff, import contracts, all tests that need no GPU"
 	@echo "make tour      one rule from text to report, every step shown and asserted"
-	@echo "make gpu-test  tests on a GPU of this machine"
+	@echo "make gpu-bundles  what gpu-test runs, built without a GPU (GPU_TARGETS=sm_90a)"
+	@echo "make gpu-test  tests, sanitizers and times on a GPU of this machine: python3 with PyTorch is enough"
 	@echo "make mutation  mutants of everything, which stage rejects each: docs/mutation.md"
 	@echo "make lint      ruff and import contracts alone"
 	@echo "make clean     remove the environment and all that was built"
@@ -50,8 +51,19 @@ mutation: $(STAMP)
 	$(VENV)/bin/python -m tests.mutation run --most $(PLACES) --part 2/2 && wait
 	$(VENV)/bin/python -m tests.mutation report --most $(PLACES)
 
-gpu-test: $(STAMP)
-	$(VENV)/bin/python tests/gpu/run.py
+# Built on a machine that needs no GPU: CUDA of every call in tests/gpu/calls.txt. Then build/gpu, kdsl, data and
+# tests/gpu are all that the machine with the GPU needs, beside a Python with PyTorch, NumPy and attrs.
+GPU_TARGETS ?= sm_90a
+GPU_PYTHON ?= $(shell test -x $(VENV)/bin/python && echo $(VENV)/bin/python || echo python3)
+# Cases timed beside flash-linear-attention, where it is installed: none, one, all.
+BASELINE ?= all
+
+gpu-bundles: $(STAMP)
+	$(VENV)/bin/kdsl precompile --target $(GPU_TARGETS) --calls tests/gpu/calls.txt --output build/gpu
+
+gpu-test:
+	test -n "$$(ls -d build/gpu/*.kdsb 2>/dev/null)" || $(MAKE) gpu-bundles
+	$(GPU_PYTHON) tests/gpu/run.py build/gpu --baseline $(BASELINE) $(GPU_ARGUMENTS)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

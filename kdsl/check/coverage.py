@@ -38,7 +38,7 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
                                               "conditions that "
                                               "exclude each other",)))  # fmt: skip
     for name, part in point.rule.operator.parts.items():
-        stages = [s.stage.name for s in point.graph.stages if s.stage.part == name]
+        stages = list(dict.fromkeys(s.stage.name for s in point.graph.stages if s.stage.part == name))
         if name not in owners and stages:
             point.uncovered = True
             where = point.rule.declaration.name.span

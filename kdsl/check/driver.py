@@ -15,9 +15,10 @@ from kdsl.check.findings import Findings
 from kdsl.check.hardware import chain, check_instruction, check_target, extends_circle
 from kdsl.check.kernel_lines import KernelLines, check_kernels, unused_choices
 from kdsl.check.library import Library
-from kdsl.check.model import walk
+from kdsl.check.model import Operator, walk
 from kdsl.check.operator_graph import check_operator_graph
 from kdsl.check.operator_lines import check_operator_lines
+from kdsl.check.operator_names import OperatorNames
 from kdsl.check.operators import resolve_operator
 from kdsl.check.placement import check_placement
 from kdsl.check.points import PointFindings, Walk
@@ -72,6 +73,10 @@ def concerns(diagnostic: Diagnostic, shown: set[str]) -> bool:
     return any(span.path in shown for span in (diagnostic.span, *(x.span for x in diagnostic.labels)))
 
 
+# Operators of the standard library, resolved once a process: its trees are kept, so their ids stay theirs.
+STANDARD: dict[int, tuple[OperatorNames, Operator]] = {}
+
+
 @define
 class Check:
     loaded: Loaded
@@ -79,10 +84,12 @@ class Check:
     findings: Findings = field(factory=Findings)
     declared: Declarations = field(factory=Declarations)
     library: Library = field(factory=Library)
+    standard: set[int] = field(factory=set)
 
     def run(self) -> None:
         standard = [d for tree in standard_trees(self.loaded.paths) for d in tree.declarations]
         own = [d for tree in self.loaded.trees for d in tree.declarations]
+        self.standard = {id(d) for d in standard}
         self.declared.add((*standard, *own), self.findings)
         tactic_circles(self.declared, self.findings)
         mine = {id(d) for d in own}
@@ -138,6 +145,11 @@ class Check:
             names = None
             if self.partial(declaration):
                 continue  # what the parser left out is missing from it
+            if id(declaration) not in mine and id(declaration) in STANDARD:
+                names, operator = STANDARD[id(declaration)]
+                self.declared.right_operators[name] = self.library.operators[name] = operator
+                self.declared.operator_names[name] = names
+                continue
 
             def check(declaration=declaration):
                 nonlocal names
@@ -153,6 +165,8 @@ class Check:
                     continue
                 self.declared.right_operators[name] = self.library.operators[name] = operator
                 self.declared.operator_names[name] = names
+                if id(declaration) in self.standard:
+                    STANDARD[id(declaration)] = names, operator
 
     def tactics(self, mine: set[int]) -> None:
         for name, declaration in self.declared.tactics.items():
@@ -167,15 +181,19 @@ class Check:
             if right and not self.partial(declaration) and len(self.checked_rules) > known:
                 self.library.rules[name] = resolve_rule(declaration)
 
+    def unread(self) -> set[tuple[str, int]]:
+        """Lines with syntax errors: what is left of them was not written so."""
+        return {(d.span.path, d.span.line) for d in self.loaded.diagnostics}
+
     # ---- one rule ----
     def rule(self, declaration: n.Rule) -> None:
         findings = Findings()
         try:
             checked = self.check_rule(declaration, findings)
         finally:
-            kept = findings.diagnostics
+            kept = unfollowed(findings.diagnostics)
             if self.partial(declaration):
-                kept = [d for d in kept if stands_alone(d)]
+                kept = [d for d in kept if stands_alone(d, self.unread())]
             for diagnostic in kept:
                 self.findings.add(applied_at(diagnostic, declaration, self.declared))
         if checked is not None and not any(d.severity is Severity.ERROR for d in findings.diagnostics):
@@ -215,9 +233,21 @@ class Check:
             rule.findings.add(diagnostic)
 
 
-def stands_alone(diagnostic: Diagnostic) -> bool:
+def unfollowed(found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings without those that follow from another: what a kernel that is not there would have read, and
+    what the largest call of a rule that takes none would need."""
+    codes = {d.code for d in found}
+    if "E503" in codes:
+        found = [d for d in found if d.code not in ("E140", "E302", "E501")]
+    if "E401" in codes:
+        reader = "unknown stage, kernel or role"
+        found = [d for d in found if d.code != "W502" and not (d.message.startswith(reader) and not d.help)]
+    return found
+
+
+def stands_alone(diagnostic: Diagnostic, unread: set[tuple[str, int]]) -> bool:
     """Whether a finding in a rule with syntax errors is one whatever the lines say that could not be read."""
-    if diagnostic.code in ("E141", "E404", "W502"):
+    if diagnostic.code in ("E141", "E404", "W502") or (diagnostic.span.path, diagnostic.span.line) in unread:
         return False
     own = ("unknown name", "unknown role", "unknown stage, kernel or role", "unknown level")
     return not (diagnostic.code == "E101" and diagnostic.message.startswith(own))

@@ -321,6 +321,8 @@ class _Kernel:
         if key[0] == "home of" and workspace:
             help_ = "say who reads the copy in the workspace: `... for KERNEL : ... in workspace`"
         self.findings.add(duplicate(key[0], key[1], name.span, first, help_))
+        if line is not None:
+            self.doubtful.add("place")
         return False
 
 

@@ -199,7 +199,9 @@ class _Line:
         if view is not None and found in ("bf16", "f16"):
             help_ = f"ask for it in `require`: `{view.port} : {found}`"
         else:
-            help_ = "keep it in f32; the operator lets a rule round " + listed(operator.rounding, 6)
+            others = listed(operator.rounding, 6)
+            offer = f"the operator lets a rule round {others}" if others else "the operator offers no rounding"
+            help_ = f"keep it in f32: {offer}"
         self.point.report(Diagnostic(
             "E308", f"{listed(f'`{x.text}`' for x in wrong)} may not be stored as {found}",
             self.line.dtype.span,
@@ -217,7 +219,8 @@ class _Line:
             "E308", f"{listed(f'`{x.text}`' for x in names)}: what is carried over `{carry.over}` stays f32",
             self.line.dtype.span, label=f"as {found}", observed=found, required="f32",
             labels=(Label(carry.span, "carried here"),), evidence=Evidence.PROVED,
-            help=(help_ if found in copies else "a rounding at every step would add up",)))  # fmt: skip
+            help=(help_ if found in copies else f"write `{names[0].text} : f32`: a rounding at every step adds up",)),
+            subject="carried")  # fmt: skip
 
     def declared(self, tensor: str) -> tuple[Label, ...]:
         made = [s.node.name.span for s in self.point.rule.graph.stages if s.stage.tensor == tensor]
@@ -247,8 +250,14 @@ class _Line:
                 "E308", f"operand {operand} of `{instruction}` is not {self.line.dtype.text}",
                 self.line.dtype.span,
                 observed=self.line.dtype.text, required=listed(dtypes),
-                labels=(Label(node.span, "the operand"),),
-                evidence=Evidence.PROVED))  # fmt: skip
+                labels=(Label(node.span, "the operand"),), evidence=Evidence.PROVED,
+                help=(self.operand_help(name.text, dtypes),)))  # fmt: skip
+
+    def operand_help(self, tensor: str, dtypes: list[str]) -> str:
+        offered = [d for d in dtypes if d in allowed_dtypes(self.point.rule.operator, tensor, self.point)]
+        if offered:
+            return f"store it as {' or '.join(offered)}"
+        return f"`{tensor}` may be none of these: compute the stage with `fma.f32`"
 
     def layout(self, name: n.Id) -> None:
         indices = self.tensors[name.text]

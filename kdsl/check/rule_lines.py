@@ -46,9 +46,13 @@ class RuleNames:
         return blueprint(self.operator)
 
     def fields(self) -> dict[str, Symbol]:
-        """`target.x` for every field that all the rule's targets have."""
+        """`target.x` for every field that all the rule's targets have; where none of them is known, that any has."""
         tables = [target.fields for target in self.targets]
-        common = set.intersection(*(set(t) for t in tables)) if tables else set()
+        if not tables:
+            return {f"target.{name}": Symbol("target field", of_value(value, name))
+                    for target in self.declarations.right_targets.values()
+                    for name, value in target.fields.items()}  # fmt: skip
+        common = set.intersection(*(set(t) for t in tables))
         return {f"target.{name}": Symbol("target field", of_value(tables[0][name], name)) for name in common}
 
     def choice_symbols(self) -> dict[str, Symbol]:

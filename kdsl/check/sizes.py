@@ -13,6 +13,8 @@ from kdsl.check.model import Operator, names_in
 from kdsl.syntax import nodes as n
 
 MOST_VALUES = 4096
+MOST_KNOWN = 4096
+_known: dict[tuple, tuple[int, ...]] = {}  # what `listed` gave, by everything that decides it
 
 
 @define
@@ -40,12 +42,7 @@ class Sizes:
                 fixed = pinned(name, about, env)
                 found[name] = (fixed,) if fixed is not None else None
             else:
-                at = dict(env)
-                fixed = pinned(name, about, env)
-                values = range(size.low, size.high + 1) if fixed is None else (fixed,)
-                found[name] = tuple(
-                    v for v in values if size.low <= v <= size.high and _allowed(about, at, name, v)
-                )
+                found[name] = listed(name, range(size.low, size.high + 1), about, env)
         return cls(operator, found, dict(env))
 
     def largest(self) -> dict[str, int] | None:
@@ -86,6 +83,19 @@ def conjuncts(predicate: n.Node) -> list[n.Node]:
     if isinstance(predicate, n.Logical) and predicate.operator == "and":
         return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
     return [predicate]
+
+
+def listed(name: str, span: range, about: list[n.Expr], env: Mapping[str, object]) -> tuple[int, ...]:
+    """The values of a size within its range that no predicate refuses. Rules of one text and environment share it."""
+    key = (name, span, tuple(p.span.text for p in about), frozenset(env.items()))
+    if key not in _known:
+        fixed = pinned(name, about, env)
+        values = span if fixed is None else (fixed,)
+        at = dict(env)
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[key] = tuple(v for v in values if v in span and _allowed(about, at, name, v))
+    return _known[key]
 
 
 def _allowed(predicates: list[n.Expr], env: dict, name: str, value: int) -> bool:

@@ -36,11 +36,19 @@ def unit_mismatch(message: str, expr: n.Expr, found: Type, needed: t.Unit | None
                       observed=t.unit_name(found.unit), required=t.unit_name(needed), help=help_,
                       edits=edits)  # fmt: skip
 
+REMEDIES = (  # what to write instead of a name that has no value there, by why it has none
+    ("of the call, and", "write a number, a choice or a parameter; only `require` speaks of the call"),
+    ("it is an index", "write the size that it runs over"),
+    ("`given(", "ask whether it is there: `given(NAME)`"),
+    ("a fact about the kernel", "move the line to `ensure`, or to `measure` if it needs a GPU"),
+)
+
 
 def missing_name(name: str, span, scope: Scope) -> Diagnostic:
     """Why a plain name has no value here."""
     if name in scope.absent:
-        return wrong_place("value", name, span, scope.absent[name])
+        reason = scope.absent[name]
+        return wrong_place("value", name, span, reason, next((help for part, help in REMEDIES if part in reason), None))
     if name in scope.tensors:
         symbol = scope.tensors[name]
         example = f"{name}[{', '.join('...' for _ in range(symbol.rank))}]"

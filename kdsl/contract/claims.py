@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from attrs import define, evolve, frozen
 
 from kdsl.check.findings import closest, listed, unknown_name, wrong_arity
 from kdsl.check.infer import expect_bool
 from kdsl.check.kernel_lines import KernelLines
-from kdsl.check.model import names_in
+from kdsl.check.model import names_in, walk
 from kdsl.check.operators import block
 from kdsl.check.rule_lines import RuleNames, expanded
 from kdsl.check.scope import Scope, Symbol
@@ -178,6 +180,11 @@ class _Claim:
 
     def within(self, predicate: n.Within) -> None:
         subject = predicate.subject
+        share = share_of_nothing(subject)
+        if share is not None:
+            self.add(Diagnostic("E020", f"`{share.text}%` does not say of what", share.span, label="a share of what?",
+                                help=(f"write `{share.text}% of x`, where x is what 100% would be",)))  # fmt: skip
+            return
         if not (isinstance(subject, n.Name) and subject.text == "error"):
             self.add(Diagnostic("E110", "only `error` is within an acceptance", subject.span,
                                 observed=subject.span.text,
@@ -197,3 +204,13 @@ class _Claim:
                 label="not in `ensure`", observed=ENSURE,
                 required=f"{MEASURE}; `ensure` on a cpu target only",
                 help=("move the line to `measure`",)))  # fmt: skip
+
+
+def share_of_nothing(subject: n.Expr) -> n.Number | None:
+    """The `95` of a line that ends in `95%`: read as a remainder, it takes the next line for its divisor."""
+    for node in walk(subject):
+        if isinstance(node, n.Binary) and node.operator == "%" and isinstance(node.left, n.Number):
+            between = subject.span.text[node.left.span.last - subject.span.first :]
+            if re.match(r"%[ \t]*(#[^\n]*)?\r?\n", between):
+                return node.left
+    return None

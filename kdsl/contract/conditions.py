@@ -7,9 +7,10 @@ from math import inf
 
 from attrs import frozen
 
-from kdsl.check.evaluate import AT_LAUNCH, decide
+from kdsl.check.evaluate import AT_LAUNCH, NotStatic, Undecided, decide, evaluate
 from kdsl.check.graph import strip
 from kdsl.check.model import Operator, names_in, walk
+from kdsl.check.sizes import conjuncts
 from kdsl.syntax import nodes as n
 
 
@@ -66,6 +67,19 @@ def _typed(predicate: n.Typed, env: Mapping[str, object]) -> bool | None:
         elif value not in allowed:
             return None if None in allowed else False
     return True if known else None
+
+
+def valueless(predicate: n.Node, env: Mapping[str, object]) -> bool:
+    """Whether a part that must hold has no value whatever the call: `K == 16 / 0`."""
+    for part in conjuncts(predicate):
+        if isinstance(part, n.Comparison):
+            try:
+                evaluate(part, env)
+            except NotStatic:
+                return True
+            except Undecided:
+                pass
+    return False
 
 
 def dtypes_of(operator: Operator, port: str) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def decide_claim(
     if isinstance(predicate, n.Within):
         key = f"error within {predicate.acceptance.text}"
         return _flag(
-            claim, text, fact_of(key, "max", facts, kernels, kernel), "run the kernel", kernel, predicate
+            claim, text, fact_of(key, "max", facts, kernels, kernel), RUN, kernel, predicate
         )
     mentions: list[Mention] = []
     expr = keyed(predicate, mentions)
@@ -98,6 +98,9 @@ def fact_of(
     return Fact(total, parts[0].unit, weakest(tuple(part.evidence for part in parts)), tools)
 
 
+RUN = "`kdsl lower --emit bundle` runs the kernel and decides it"
+
+
 def _flag(claim, text: str, fact: Fact | None, how: str, kernel: str | None, predicate) -> Verdict:
     if fact is None:
         return Verdict(
@@ -108,7 +111,7 @@ def _flag(claim, text: str, fact: Fact | None, how: str, kernel: str | None, pre
             "",
             "",
             kernel,
-            f"`kdsl lower` decides it: {how}",
+            how,
         )
     status = Status.HOLDS if fact.value else Status.FAILS
     return Verdict(
@@ -131,7 +134,7 @@ def _uses(claim: n.Claim, facts, kernels: tuple[str, ...], kernel: str | None) -
     text = clause_text(claim)
     if any(fact is None for fact in found):
         return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", "", kernel,
-                       "`kdsl lower` decides it: read from SASS")  # fmt: skip
+                       "`kdsl lower` reads it from the machine code")  # fmt: skip
     absent = [s.text for s, fact in zip(predicate.stages, found, strict=False) if not fact.value]
     status = Status.FAILS if absent else Status.HOLDS
     return Verdict(text, predicate.span, status, weakest(tuple(f.evidence for f in found)),

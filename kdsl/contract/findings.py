@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kdsl.check.blueprint import holds
+from kdsl.check.evaluate import ceildiv
 from kdsl.check.findings import listed, warning
 from kdsl.check.model import names_in
 from kdsl.check.placement import block_extent, known_tensors, row_bytes
@@ -107,12 +108,22 @@ def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool
 
 
 def _smaller(use: MemoryUse, over: int) -> str:
-    ring = next((b for b in use.buffers if b.slots > 1), None)
-    if ring is not None:
-        saved = ring.bytes // ring.slots
-        return f"`ring {ring.slots - 1}` on {ring.tensor} saves {saved} bytes; {over} are over"
-    largest = use.buffers[0].tensor
-    return f"{over} bytes are over: store {largest} elsewhere, or narrower if the operator allows it"
+    rings = [b for b in use.buffers if b.slots > 1]
+    slot = sum(b.bytes // b.slots for b in rings)
+    depth = min((b.slots for b in rings), default=0) - ceildiv(over, max(slot, 1))
+    if rings and depth >= 1:
+        saved = sum(b.bytes // b.slots * (b.slots - depth) for b in rings)
+        which = listed([b.tensor for b in rings], 6)
+        return f"{over} bytes are over: `ring {depth}` on {which} saves {saved}"
+    needed, held = [], 0
+    for buffer in use.buffers:
+        if held < over:
+            needed.append(buffer.tensor)
+            held += buffer.bytes
+    return (
+        f"{over} bytes are over: keep {listed(needed, 4)} in another memory, with a smaller `pad`,"
+        " or narrower where the operator offers it"
+    )
 
 
 def _grid_help(point: Point, kernel: KernelAtPoint, use: MemoryUse) -> tuple[str, ...]:

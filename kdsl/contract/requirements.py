@@ -22,6 +22,8 @@ from kdsl.syntax import nodes as n
 def check_requirements(rule: RuleNames) -> None:
     """E503: no call meets them; W505: none at some choose point; W506: none was found; W503: every call does."""
     targets = rule.targets or (None,)
+    if not any(x.startswith("target.") for c in rule.require for x in variables(c.predicate)):
+        targets = targets[:1]  # they differ in nothing that a requirement reads
     claims = [c for c in rule.require if not _depends_on_choices(rule, c)]
     envs = {t.name if t is not None else "": _fields(t) for t in targets}
     found = {name: _outcome(rule, claims, env) for name, env in envs.items()}

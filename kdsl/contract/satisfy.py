@@ -25,6 +25,7 @@ from kdsl.contract.conditions import (
     outcomes,
     ranges_of,
     truth,
+    valueless,
     variables,
 )
 from kdsl.contract.progressions import stand_ins
@@ -56,7 +57,7 @@ def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str
     wanted = [
         c for c in (*conditions, *law_conditions(operator)) if not isinstance(c.predicate, (n.Uses, n.Within))
     ]
-    if any(_refuted(operator, c, env) for c in wanted):
+    if any(_refuted(operator, c, env) or (c.wanted and valueless(c.predicate, env)) for c in wanted):
         return Outcome(None, True)
     call: dict[str, object] = {}
     complete = True

@@ -80,17 +80,19 @@ def trailing_comma(here: Here, findings: Findings):
         if comma.kinds[0] != "COMMA" or index + 1 == len(here.tokens):
             continue
         following = here.tokens[index + 1]
-        ends = following.kinds[0] in (LINE, "RBRACE", "RPAR", "RSQB", "LBRACE")
+        ends = following.kinds[0] in (LINE, "RBRACE", "RPAR", "RSQB", "LBRACE", "COLON")
         if ends and here.fits(index, 1):
             break
     else:
         return None
-    line = following.kinds[0] == LINE
+    line, colon = following.kinds[0] == LINE, following.kinds[0] == "COLON"
     findings.report(
-        "E016", (comma.start, comma.stop), "this comma has nothing after it", label="nothing follows",
+        "E016", (comma.start, comma.stop), "this comma has no name after it" if colon else
+        "this comma has nothing after it", label="nothing follows",
         labels=((here.token.start, here.token.stop, "joined to the line above by the comma"),)
         if line and index < here.position else (),
-        help="remove it: a list ends without a comma, and a comma at the end of a line continues it",
+        help="remove it: a list ends without a comma"
+        + (", and a comma at the end of a line continues it" if line else ""),
         edit=(comma.start, comma.stop, "", "remove the comma"), safe=True,
     )  # fmt: skip
     return Repair(index, 1)

@@ -49,27 +49,6 @@ def _operand(node: n.Expr, least: int, before: int | None = None) -> str:
     return text
 
 
-def _unit_of(node: n.Expr, least: int = CONDITIONAL) -> str:
-    """An operand that the word `of` follows: a number at its end would take the word to itself."""
-    text = _operand(node, least)
-    return f"({text})" if text and (text[-1].isdigit() or text[-1] == ".") and _ends_in_number(node) else text
-
-
-def _ends_in_number(node: n.Expr) -> bool:
-    while True:
-        if isinstance(node, n.Number):
-            return True
-        last = {
-            n.Binary: "right", n.Logical: "right", n.Not: "operand", n.Comparison: "right",
-            n.Contains: "container",
-            n.Signed: "operand", n.Percent: "of", n.Ratio: "of", n.Reduction: "body",
-            n.Conditional: "otherwise",
-        }.get(type(node))  # fmt: skip
-        if last is None:
-            return False
-        node = getattr(node, last)
-
-
 def expression(node: n.Expr) -> str:
     """One expression, or a range, on one line."""
     return _EXPRESSIONS[type(node)](node)
@@ -109,17 +88,23 @@ def _conditional(node: n.Conditional) -> str:
 
 
 def _reduction(node: n.Reduction) -> str:
-    binders = ", ".join(_binder(binder, binder is node.binders[-1]) for binder in node.binders)
+    binders = ", ".join(map(_binder, node.binders))
     body = expression(node.body)
     if level(node.body) < PRODUCT and not isinstance(node.body, n.Conditional):
         body = f"({body})"
     return f"{node.operator} over {binders} of {body}"
 
 
-def _binder(node: n.Binder, last: bool) -> str:
-    if node.bound is None:
-        return node.name.text
-    return f"{node.name.text} < {_unit_of(node.bound, SUM) if last else _operand(node.bound, SUM)}"
+def _binder(node: n.Binder) -> str:
+    return node.name.text if node.bound is None else f"{node.name.text} < {_bound(node.bound)}"
+
+
+def _bound(node: n.Expr, least: int = SUM) -> str:
+    """Sums and products of atoms; anything else in parentheses, since the word `of` follows."""
+    if isinstance(node, n.Binary) and BINARY.get(node.operator, CONDITIONAL) >= least:
+        tightness = BINARY[node.operator]
+        return f"{_bound(node.left, tightness)} {node.operator} {_bound(node.right, tightness + 1)}"
+    return expression(node) if level(node) == ATOM else f"({expression(node)})"
 
 
 _EXPRESSIONS = {
@@ -198,7 +183,7 @@ def index(node: n.Index) -> str:
         node.mode or "",
     ]
     if node.slot is not None:
-        parts.append(f"stored at {_unit_of(node.slot)} of {expression(node.slots)}")
+        parts.append(f"stored at {_bound(node.slot)} of {expression(node.slots)}")
     return joined(*parts)
 
 

@@ -38,6 +38,11 @@ LESSONS = (
     layout_lessons.early_end,
 )
 
+HEADERS = {  # how a declaration begins
+    "operator": "operator NAME {", "target": "target NAME {", "instruction": "instruction NAME {",
+    "tactic": "tactic NAME(PARAMETERS) {", "rule": "rule NAME schedules OPERATOR on TARGET {",
+}  # fmt: skip
+
 
 def advise(machine: Machine, position: int, text: str, findings: Findings) -> Repair | int | None:
     """Report the error at token `position`; the repair, the index of the token to go on at, or None."""
@@ -52,11 +57,13 @@ def advise(machine: Machine, position: int, text: str, findings: Findings) -> Re
 def _unexpected(here: Here, findings: Findings) -> Repair | None:
     token = here.token
     where = f" in {here.block}" if here.block else ""
+    first = here.tokens[here.item].text if not here.machine.frames and here.item < len(here.tokens) else ""
+    header = HEADERS.get(first, "")
     drop = here.fits(here.position, 1) and token.kinds[0] not in ("LBRACE", "RBRACE", "_NL")
     findings.report(
         "E001", (token.start, token.stop), f"{found(here)} cannot stand here{where}",
         label="not expected", required=describe(here.expected), observed=found(here),
-        help=f"remove `{token.text}`" if drop else (),
+        help=f"remove `{token.text}`" if drop else f"write `{header}`" if header else (),
         edit=(token.start, token.stop, "", f"remove `{token.text}`") if drop else None,
     )  # fmt: skip
     return Repair(here.position, 1) if drop else None

@@ -99,6 +99,7 @@ def forms(context: Context) -> Checks:
     yield "no initial state", partial(_without, context, "initial_state")
     yield "no bias of the gate", partial(_without, context, "dt_bias")
     yield "a scale of its own", partial(_scale, context)
+    yield "a bound that 16 tokens of decay overflow with", partial(_low_bound, context)
     yield "no final state", partial(_no_final_state, context)
     for name in (*NEEDED, "initial_state"):
         yield f"{name} with strides of its own", partial(_strided, context, name, _every_second)
@@ -138,6 +139,16 @@ def _without(context: Context, name: str) -> Outcome:
 
 def _scale(context: Context) -> Outcome:
     return accepted(context, random_call(context.rng(35), 130) | {"scale": 0.37})
+
+
+def _low_bound(context: Context) -> Outcome:
+    """Right, or a refusal that names the bound; never NaN."""
+    call = random_call(context.rng(41), 130) | {"lower_bound": -20.0, "safe_gate": False}
+    try:
+        return accepted(context, call)
+    except NoVariant as refusal:
+        named = "lower_bound = -20.0" in str(refusal)
+        return Outcome(named, "refused, the bound named" if named else f"refused otherwise: {refusal}")
 
 
 def _no_final_state(context: Context) -> Outcome:

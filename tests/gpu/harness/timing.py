@@ -43,11 +43,12 @@ FLA = "fla"
 
 @attrs.frozen
 class Case:
-    """`heads` query and value heads, sequences of `lengths`."""
+    """`heads` query and value heads, sequences of `lengths`, a bounded gate or one of softplus."""
 
     name: str
     heads: int
     lengths: tuple[int, ...]
+    gate: str = "bounded"
 
     @property
     def nbytes(self) -> int:
@@ -57,14 +58,22 @@ class Case:
 
 def chunk_times(context: Context) -> Checks:
     """The six cases of chunk_kda; FLA on the first of them, or on all with `--baseline all`."""
-    cases = [Case(f"H = {h}, {name}", h, lengths) for h in HEADS for name, lengths in LENGTHS.items()]
+    gate = timed_gate(context)
+    shown = "" if gate == "bounded" else f", {gate}"
+    cases = [Case(f"H = {h}, {name}{shown}", h, lengths, gate) for h in HEADS for name, lengths in LENGTHS.items()]
     if context.small:
-        cases = [Case("H = 2, two sequences", 2, (64, 33))]
+        cases = [Case(f"H = 2, two sequences{shown}", 2, (64, 33), gate)]
     for case in cases[:2] if context.quick else cases:
         yield f"{case.name}, {OURS}", partial(_chunk, context, case)
     # Last, because it tunes itself for up to a minute.
     for case in {"none": [], "one": cases[:1], "all": cases}[context.baseline]:
         yield f"{case.name}, {FLA}", partial(_chunk_baseline, context, case)
+
+
+def timed_gate(context: Context) -> str:
+    """The bounded gate, or softplus where the bundle has only that."""
+    built = {variant.options.get("gate") for variant in context.bundle.manifest.variants}
+    return "softplus" if "softplus" in built and "bounded" not in built else "bounded"
 
 
 def decode_times(context: Context) -> Checks:
@@ -77,7 +86,7 @@ def decode_times(context: Context) -> Checks:
 
 
 def chunk_tensors(torch: Any, device: Any, case: Case, seed: int) -> dict[str, Any]:
-    """Arguments of chunk_kda: everything in the kernel, bounded at -5, fp32 states in and out."""
+    """Arguments of chunk_kda: everything in the kernel, a bounded gate at -5, fp32 states in and out."""
     rng = torch.Generator(device=device).manual_seed(seed)
 
     def normal(*shape: int) -> Any:
@@ -93,7 +102,8 @@ def chunk_tensors(torch: Any, device: Any, case: Case, seed: int) -> dict[str, A
         "initial_state": 0.3 * normal(len(case.lengths), heads, CHANNELS, CHANNELS),
         "cu_seqlens": boundaries if len(case.lengths) > 1 else None,
         "output_final_state": True, "use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True,
-        "use_beta_sigmoid_in_kernel": True, "safe_gate": True, "lower_bound": LOWER_BOUND,
+        "use_beta_sigmoid_in_kernel": True, "safe_gate": case.gate == "bounded",
+        "lower_bound": LOWER_BOUND if case.gate == "bounded" else None,
     }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_s01_shared_memory_over_budget():
 def test_s01_the_points_that_fail_are_named():
     found = only(WIDE.replace("D == 20480", "D == 10240"))
     assert found.notes == ("z 81920 (2 slots), w 40960", "at choose depth = 2; 1 of 2 points hold")
-    assert found.help[0] == "`ring 1` on z saves 40960 bytes; 21504 are over"
+    assert found.help[0] == "21504 bytes are over: `ring 1` on z saves 40960"
 
 
 def test_s02_tile_of_48():

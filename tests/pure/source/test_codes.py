@@ -13,7 +13,7 @@ from kdsl.source.span import SourceFile
 from kdsl.syntax.parse import parse_source
 
 PACKAGE = Path(kdsl.__file__).parent
-UNREADABLE = ("E030", "E031", "E032", "E033", "E034")  # of files, not of texts
+UNREADABLE = ("E030", "E031", "E032", "E033", "E034", "W507")  # of files and of the derivation, not of texts
 LITERAL = re.compile(r"\"([DEPRTW]\d{3})\"")
 
 

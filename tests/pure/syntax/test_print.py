@@ -89,4 +89,7 @@ def test_parentheses_where_the_grammar_needs_them():
     assert print_node(line) == "x = (a + b) * c\n"
     bound = n.Binder(NOWHERE, n.Id(NOWHERE, "p"), n.Number(NOWHERE, "4"))
     line = n.Chosen(NOWHERE, n.Id(NOWHERE, "x"), n.Reduction(NOWHERE, "sum", (bound,), name("a")))
-    assert print_node(line) == "x = sum over p < (4) of a\n"
+    assert print_node(line) == "x = sum over p < 4 of a\n"
+    below = n.Binder(NOWHERE, n.Id(NOWHERE, "p"), n.Signed(NOWHERE, "-", n.Number(NOWHERE, "4")))
+    line = n.Chosen(NOWHERE, n.Id(NOWHERE, "x"), n.Reduction(NOWHERE, "sum", (below,), name("a")))
+    assert print_node(line) == "x = sum over p < (-4) of a\n"
