@@ -163,7 +163,7 @@ class _Line:
                        self.line.memory,
                        "shared")  # fmt: skip
         size = self.point.value(via.value)
-        if via.name.text == "cp.async" and isinstance(size, int) and size not in (4, 8, 16):
+        if via.name.text == "cp.async" and isinstance(size, (int, float)) and size not in (4, 8, 16):
             self.wrong(via, f"`cp.async` cannot copy {size} bytes", f"{size} bytes", "4, 8 or 16 bytes")
 
     def numbers(self) -> None:

@@ -27,11 +27,18 @@ MERGES = "MergeSharedMemoryAllocations"
 SCOPES = ("shared", "shared.dyn")
 UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
 CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
-# Byte rows of one ldmatrix.x4 of a 16 x 16 tile of two-byte elements, rows `ld` apart, in elements.
-MATRIX_ROWS = {
-    "nk": lambda lane, ld: ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8,
-    "kn": lambda lane, ld: (lane & 15) * ld + (lane >> 4) * 8,
-}
+
+
+def _halves_first(lane, ld):
+    return ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8
+
+
+def _rows_first(lane, ld):
+    return (lane & 15) * ld + (lane >> 4) * 8
+
+
+# Rows of one ldmatrix.x4 of a 16 x 16 tile of two-byte elements, rows `ld` apart, in elements: of B and of A.
+MATRIX_ROWS = {"nk": _halves_first, "kn": _rows_first, "mk": _rows_first, "km": _halves_first}
 
 
 @frozen
@@ -201,20 +208,19 @@ class _Walk:
         return self.shared.get(hash(found))
 
     def function(self, name: str, args, ranges, guards) -> None:
-        for argument in args:
-            pointer = self.pointer(argument)
-            if pointer is None or name == "kdsl_keep":
-                continue
-            buffer, offset = pointer
-            rows = MATRIX_ROWS.get(name.rpartition("_")[2]) if name.startswith("kdsl_mma_") else None
-            if rows is None:
-                self.add(
-                    SharedUse(self.stage, buffer_name(buffer), name, 0, (), f"`{name}` has no lane addresses")
-                )
-                continue
-            self.matrix(
-                buffer, offset, args[-2 if kind(args[-1]) == "StringImm" else -1], rows, ranges, guards
-            )
+        if name == "kdsl_keep":
+            return
+        pointers = [pointer for pointer in map(self.pointer, args) if pointer is not None]
+        layouts = [part for part in name.split("_") if part in MATRIX_ROWS] if name.startswith("kdsl_mma_") else []
+        if len(layouts) != len(pointers):
+            for buffer, _ in pointers:
+                note = f"`{name}` has no lane addresses"
+                self.add(SharedUse(self.stage, buffer_name(buffer), name, 0, (), note))
+            return
+        last = len(args) - (kind(args[-1]) == "StringImm")
+        strides = args[last - len(layouts) : last]
+        for (buffer, offset), layout, stride in zip(pointers, layouts, strides):
+            self.matrix(buffer, offset, stride, MATRIX_ROWS[layout], ranges, guards)
 
     def pointer(self, e):
         """Buffer and element offset of an argument that points into shared memory."""

@@ -154,6 +154,8 @@ def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: Ker
 
 def sums_privately(stage: Stage, kernel: Kernel) -> bool:
     """Sums that are no product, that no lanes share, and whose result others see: in registers first."""
+    if not stage.indices:
+        return False
     if matrix_instruction(kernel, stage.name) is not None:
         return False
     if any(owned_by_lanes(kernel, name) for name in (stage.tensor, *(read.tensor for read in stage.reads))):

@@ -23,7 +23,7 @@ def edited(folder, old: str, new: str):
 
 def test_values_are_fetched_by_predicated_copies():
     made = plan(shipped(), "mma_bounded", target="sm_90a", **ON)
-    assert alignment(made) == {"q": 8, "k": 8, "v": 16, "g": 8}
+    assert alignment(made) == {"q": 16, "k": 16, "v": 16, "g": 16, "dt_bias": 8, "o": 8}
     recurrence = next(kernel for kernel in made.kernels if kernel.name == "recurrence")
     assert recurrence.tensors["vx"].dtype == "bf16" and recurrence.tensors["vx"].ring == 2
     (source,) = (made.source for made in Lowering(made).sources if made.kernel == "recurrence")
@@ -39,7 +39,7 @@ def test_rules_without_fetched_views_promise_no_alignment():
 
 def test_a_view_whose_neighbours_nobody_claims_is_not_copied(tmp_path):
     with pytest.raises(PlanRefused, match="last stride") as caught:
-        edited(tmp_path, "unit_stride(q, k, v, g)", "unit_stride(q, k, g)")
+        edited(tmp_path, "unit_stride(q, k, v, g, o)", "unit_stride(q, k, g, o)")
     assert caught.value.code == "D354"
     assert "unit_stride(v)" in caught.value.help[0]
 

@@ -65,7 +65,7 @@ def test_results_that_several_blocks_would_write(tmp_path):
 
 
 @pytest.mark.parametrize("line", [
-    "k_decayed, q_decayed, k_undone      : f32 in shared", "k_decayed, q_decayed for recurrence : bf16 in workspace",
+    "k_decayed, q_decayed, k_undone      : bf16 in shared", "k_decayed, q_decayed for recurrence : bf16 in workspace",
 ])  # fmt: skip
 def test_decays_do_not_fit_f16(tmp_path, line):
     """exp(80) is beyond 65504, and exp(-80) beside it is 0: the operator offers bf16 for them."""
