@@ -196,6 +196,21 @@ def algorithm_fact(lowering: Lowering) -> tuple[Fact | None, str, str]:
     return Fact(holds, found, Evidence(evidence)), "", ""
 
 
+def with_algorithm(found: tuple[Verdict, ...], lowering: Lowering) -> tuple[Verdict, ...]:
+    """The verdicts with one on `same_algorithm`, which a rule need not ask for."""
+    if any(verdict.clause == m.SAME_ALGORITHM and verdict.kernel is None for verdict in found):
+        return found
+    fact, _, why = algorithm_fact(lowering)
+    span = lowering.plan.rule.declaration.name.span
+    if fact is None:
+        return (*found, Verdict(m.SAME_ALGORITHM, span, Status.UNKNOWN, Evidence.UNKNOWN, note=why))
+    status = Status.HOLDS if fact.value else Status.FAILS
+    return (*found, Verdict(m.SAME_ALGORITHM, span, status, fact.evidence, fact.unit, PROVED_EQUAL))
+
+
+PROVED_EQUAL = "equal to the operator's recurrence"
+
+
 def error_facts(plan: Plan, bundle: Path) -> Mapping[str, Fact]:
     """Whether the code stays within the operator's acceptance, on inputs that it has not seen."""
     if not asks_for_error(plan):
