@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 COMPILE_VARIABLE = "KDSL_COMPILE"
 
-__all__ = ["chunk_kda", "forget_bundles", "fused_recurrent_kda", "use_bundle"]
+__all__ = ["accept_proved_only", "chunk_kda", "forget_bundles", "fused_recurrent_kda", "use_bundle"]
 
 
 def use_bundle(path: Path | str) -> Bundle:
@@ -42,6 +42,13 @@ def use_bundle(path: Path | str) -> Bundle:
     NotABundle, ManifestError, TamperedBundle, UnsafePath, WrongMachine.
     """
     return _shelf.add(path)
+
+
+def accept_proved_only(on: bool = True) -> None:
+    """Run only code whose bundle carries a proof that its schedule computes the operator (`same_algorithm`, evidence
+    `field`); so does the environment variable KDSL_PROVED=1. What the compiler makes is then proved first, which
+    takes some seconds for each new kind of call. Without a proof a call raises NoVariant."""
+    _shelf.accept_proved_only(on)
 
 
 def forget_bundles() -> None:
@@ -177,7 +184,7 @@ def _compile(request: CallRequest) -> Path | None:
         return None
     from kdsl import driver
 
-    return driver.bundle_for(request)
+    return driver.bundle_for(request, proved=True) if _shelf.proved_only else driver.bundle_for(request)
 
 
 def _compiler_installed() -> bool:

@@ -19,6 +19,8 @@ SCHEMA = 1
 MANIFEST_NAME = "manifest.json"
 DTYPES = ("bf16", "f16", "f32", "i32", "i64")
 VERDICTS = ("holds", "fails", "unknown", "pending")
+SAME_ALGORITHM = "same_algorithm"  # the clause that says so, and the evidence of a proof over finite fields
+FIELD = "field"
 EVIDENCE = ("proved", "field", "binary", "simulated", "measured", "unknown")
 # The size expressions that each way of launching needs in `grid`.
 LAUNCH_GRIDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -185,6 +187,11 @@ class Verdict:
     evidence: str
     found: str | int | float | bool | None = None
     needed: str | int | float | bool | None = None
+
+    @property
+    def proves(self) -> bool:
+        """Whether it says that the code's schedule computes the operator, by a proof."""
+        return (self.clause, self.verdict, self.evidence) == (SAME_ALGORITHM, "holds", FIELD)
 
 
 @attrs.frozen

@@ -91,12 +91,13 @@ def duplicate(kind: str, name: str, span: Span, first: Span, help_: str | None =
                       help=(help_ or "rename or remove one of them",))  # fmt: skip
 
 
-def wrong_arity(what: str, found: int, needed: str, span: Span, declared: Span | None = None) -> Diagnostic:
+def wrong_arity(what: str, found: int, needed: str, span: Span, declared: Span | None = None,
+                help_: str = "") -> Diagnostic:  # fmt: skip
     """E103."""
     labels = (Label(declared, "declared here"),) if declared is not None else ()
     return Diagnostic("E103", f"{what} takes {needed}, found {found}", span, observed=str(found),
                       required=needed,
-                      labels=labels)  # fmt: skip
+                      labels=labels, help=(help_,) if help_ else ())  # fmt: skip
 
 
 def recursion(kind: str, cycle: list[str], span: Span, spans: Iterable[Span]) -> Diagnostic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, islice, product
 
 from attrs import define, evolve, field, frozen
@@ -20,6 +20,7 @@ from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.syntax import nodes as n
 
 MOST_POINTS = 4096
+MOST_GROUPS = 4  # points, or groups of them, that a note lists
 
 
 @define
@@ -121,7 +122,8 @@ class PointFindings:
                 continue
             first = entries[0][1]
             note = self.where(failing)
-            yield evolve(first, notes=(*first.notes, note)) if note else first
+            never = () if any("can never be used" in text for text in first.help) else self.never_used(failing)
+            yield evolve(first, notes=(*first.notes, note) if note else first.notes, help=(*first.help, *never))
         yield from self.never_there()
 
     def never_there(self) -> Iterator[Diagnostic]:
@@ -154,6 +156,17 @@ class PointFindings:
             return f"at every choose point{on}" if len(points) > 1 else f"only{on}"
         return f"at choose {self.shortest(bad, points)}{on}{counted}"
 
+    def never_used(self, failing: set[tuple]) -> Iterator[str]:
+        """Values of a choice that fail whatever the others are, while some value of it does not."""
+        if failing == self.total:
+            return
+        for position, name in enumerate(self.names, 1):
+            fine = {key[position][1] for key in self.total - failing}
+            bad = {key[position][1] for key in failing} - fine
+            if bad:
+                those = "it" if len(bad) == 1 else "them"
+                yield f"{name} = {span_text(bad)} can never be used: take {those} out of `choose`"
+
     def shortest(self, bad: set[tuple], points: set[tuple]) -> str:
         """The fewest choices that tell the failing points from the others; else the points themselves."""
         for count in (1, 2):
@@ -162,12 +175,45 @@ class PointFindings:
                 chosen = dict(zip(positions, values, strict=True))
                 if {x for x in points if all(x[p] in v for p, v in chosen.items())} == bad:
                     return ", ".join(
-                        f"{self.names[p]} = {' or '.join(str(x) for _, x in sorted(v, key=str))}"
+                        f"{self.names[p]} = {span_text(x for _, x in v)}"
                         for p, v in zip(positions, values, strict=False)
                     )
-        shown = sorted(bad, key=str)[:4]
+        return self.grouped(bad, points) or self.some(bad)
+
+    def grouped(self, bad: set[tuple], points: set[tuple]) -> str:
+        """`v_tile = 32, depth = 11..20 or v_tile = 64, depth = 10..20`, if two choices tell the failing points."""
+        for p, q in combinations(range(len(self.names)), 2):
+            pairs = {(point[p], point[q]) for point in bad}
+            if {x for x in points if (x[p], x[q]) in pairs} != bad:
+                continue
+            values: dict[frozenset, set] = {}  # values of the first choice by those of the second that fail with them
+            for first in dict.fromkeys(sorted((a for a, _ in pairs), key=str)):
+                values.setdefault(frozenset(b[1] for a, b in pairs if a == first), set()).add(first[1])
+            if len(values) <= MOST_GROUPS:
+                return " or ".join(f"{self.names[p]} = {span_text(those)}, {self.names[q]} = {span_text(seconds)}"
+                                   for seconds, those in values.items())  # fmt: skip
+        return ""
+
+    @staticmethod
+    def some(bad: set[tuple]) -> str:
+        shown = sorted(bad, key=str)[:MOST_GROUPS]
         text = " or ".join(", ".join(f"{name} = {value}" for name, value in point) for point in shown)
-        return text + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+        return text + (f" and {len(bad) - MOST_GROUPS} more" if len(bad) > MOST_GROUPS else "")
+
+
+def span_text(values: Iterable[object]) -> str:
+    """`16`, `16 or 32`, `2..9`, `2..9 or 16`: values of a choice, runs of numbers by their ends."""
+    every = set(values)
+    if not all(isinstance(value, int) for value in every):
+        return " or ".join(sorted(map(str, every)))
+    runs: list[list[int]] = []
+    for value in sorted(every):
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    texts = [f"{run[0]}..{run[-1]}" if len(run) > 2 else " or ".join(map(str, run)) for run in runs]
+    return " or ".join(texts)
 
 
 def choice_points(rule: RuleNames) -> Iterator[dict[str, object]]:

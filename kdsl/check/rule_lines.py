@@ -189,6 +189,7 @@ def possible_dtypes(operator: Operator, port: Port) -> tuple[str, ...]:
 
 
 def typed_claim(rule: RuleNames, predicate: n.Typed) -> None:
+    never: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # names of one line that a dtype of it does not fit
     for name in predicate.names:
         port = rule.operator.ports.get(name.text)
         if port is None:
@@ -197,17 +198,21 @@ def typed_claim(rule: RuleNames, predicate: n.Typed) -> None:
             )
             continue
         allowed = possible_dtypes(rule.operator, port)
-        for dtype in predicate.dtypes:
+        for position, dtype in enumerate(predicate.dtypes):
             if dtype.like:
                 if dtype.name not in rule.operator.ports:
                     rule.findings.add(unknown_name("port", dtype.name, dtype.span, rule.operator.ports))
             elif dtype.name not in DTYPE_BYTES:
                 rule.findings.add(unknown_name("dtype", dtype.name, dtype.span, allowed).with_(code="E116"))
             elif dtype.name not in allowed:
-                rule.findings.add(Diagnostic(
-                    "E113", f"`{name.text}` is never {dtype.name}", dtype.span, observed=dtype.name,
-                    required=listed(allowed), labels=(Label(port.span, "declared here"),),
-                    help=(f"{rule.operator.name} takes {listed(allowed)} here",)))  # fmt: skip
+                never.setdefault((position, tuple(allowed)), []).append(name.text)
+    for (position, allowed), names in never.items():
+        dtype, port = predicate.dtypes[position], rule.operator.ports[names[0]]
+        those = f"{listed(f'`{name}`' for name in names)} {'is' if len(names) == 1 else 'are'}"
+        rule.findings.add(Diagnostic(
+            "E113", f"{those} never {dtype.name}", dtype.span, label="no such value", observed=dtype.name,
+            required=listed(allowed), labels=(Label(port.span, "declared here"),),
+            help=(f"take it out: {rule.operator.name} takes {listed(allowed)} here",)))  # fmt: skip
 
 
 # ---- form --------------------------------------------------------------------------------------------------
@@ -254,7 +259,7 @@ def _form(rule: RuleNames) -> None:
             "E141", f"rule `{rule.declaration.name.text}` leaves {listed(f'`{m}`' for m in missing)} open",
             where,
             label="not set here", observed=listed(seen) or "nothing set", required=listed(settable),
-            help=tuple(f"add `{m} = {_example(rule, m)}`" for m in missing[:3])))  # fmt: skip
+            help=tuple(f"add {_example(rule, m)}" for m in missing[:3])))  # fmt: skip
 
 
 def _guess(rule: RuleNames, name: str, span: Span) -> None:
@@ -273,7 +278,7 @@ def _guess(rule: RuleNames, name: str, span: Span) -> None:
 
 def _example(rule: RuleNames, name: str) -> str:
     values = rule.operator.forms.get(name) or (rule.operator.parameters[name].values or ("...",))
-    return " | ".join(str(v) for v in values[:4])
+    return " or ".join(f"`{name} = {value}`" for value in values[:4])
 
 
 def _alternative(rule: RuleNames, name: str, value: n.Expr) -> None:
@@ -323,8 +328,8 @@ def expanded(rule: RuleNames, items: tuple[n.Node, ...], depth: int = 0) -> tupl
             tactic = tactics[name]
             count, names = len(tactic.parameters), ", ".join(p.text for p in tactic.parameters)
             needed = f"{count} argument{'s' * (count != 1)} ({names})" if count else "no arguments"
-            rule.findings.add(wrong_arity(f"tactic `{name}`", len(item.arguments), needed,
-                                          item.span, tactic.name.span))  # fmt: skip
+            rule.findings.add(wrong_arity(f"tactic `{name}`", len(item.arguments), needed, item.span,
+                                          tactic.name.span, f"write `apply {name}({names})`"))  # fmt: skip
         elif name not in rule.declarations.broken_tactics and depth < 32:
             arguments = {p.text: a for p, a in zip(tactics[name].parameters, item.arguments, strict=False)}
             found += expanded(rule, substitute(tactics[name].items, arguments), depth + 1)

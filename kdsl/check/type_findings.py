@@ -66,7 +66,8 @@ def missing_name(name: str, span, scope: Scope) -> Diagnostic:
         near = closest(tail, fields)
         found = unknown_name("target field", tail, span, fields, f" in {scope.where}")
         if near:
-            return found.with_(edits=(Edit(span, f"target.{near}", f"replace by `target.{near}`"),))
+            whole = f"target.{near}"
+            return found.with_(help=(f"did you mean `{whole}`?",), edits=(Edit(span, whole, f"replace by `{whole}`"),))
         return found
     return unknown_name("name", name, span, scope.names, f" in {scope.where}")
 

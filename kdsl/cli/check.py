@@ -26,13 +26,15 @@ FORMATS = ("text", "json", "sarif", "github")
 def check(paths: tuple[Path, ...], form: str, target: str | None, safe: bool, unsafe: bool) -> None:
     """Type-check files and folders of .kds, decide their contracts and derive their schedules at every choose point.
 
-    The standard library is always in scope. Exit status: 0 clean or warnings only, 1 findings, 2 a path or
+    The standard library is always in scope. The forms of an operator must have a proof on record (`kdsl prove
+    --record`). Exit status: 0 clean or warnings only, 1 findings, 2 a path or
     target that is not there, or a folder without a .kds file.
     """
     from kdsl.plan.remembered import check_and_derive
+    from kdsl.prove.ledger import with_proofs
 
     fixed = fix_files(paths, target, unsafe) if safe or unsafe else None
-    result = check_and_derive(paths, target)
+    result = with_proofs(check_and_derive(paths, target))
     if target is not None and target not in result.library.targets:
         known = ", ".join(result.library.targets)
         raise click.UsageError(f"there is no target `{target}`; known: {known}")

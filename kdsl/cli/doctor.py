@@ -23,7 +23,7 @@ PURPOSES = {
     "cuda": "lower for NVIDIA GPUs",
     "run": "kernels from PyTorch", "lsp": "editors",
 }  # fmt: skip
-REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)\s*(==|>=)\s*([^;\s]+)(?:\s*;\s*extra == '([^']+)')?")
+REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:<[^,;]*,)?\s*(==|>=)\s*([^;,\s]+)[^;]*(?:;(?:.*\s)?extra == '([^']+)')?")
 
 
 @frozen

@@ -170,7 +170,7 @@ class Run:
                     self.put(rule, plan, number if len(plans) > 1 else None, name, content)
         if "bundle" in self.stages:
             self.output.mkdir(parents=True, exist_ok=True)
-            click.echo(str(build(plans, self.output / f"{rule.name}.kdsb", replace=True)))
+            click.echo(str(build(plans, self.output / f"{rule.name}.kdsb", replace=True, proved=True)))
 
     def put(self, rule, plan, number, name: str, content) -> None:
         if self.output is None:

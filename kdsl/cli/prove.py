@@ -182,7 +182,7 @@ class Run:
         for operator in self.library.operators.values():
             if operator.declaration.span.path in files:
                 own = [(j.form, p) for j, p in zip(jobs, proofs, strict=True) if j.of(operator)]
-                ledger.record(operator, own)
+                ledger.record(operator, own, ledger.place(operator))
 
     def report(self, proofs, diagnostics, seconds: float) -> None:
         proved = sum(proof.proved for proof in proofs)

@@ -28,7 +28,7 @@ def call_text(operator: Operator, call: Mapping[str, object]) -> str:
         if (
             name in call
             and speaks(operator, name, call)
-            and not (option.kind == "bool" and call[name] is False)
+            and not (option.kind == "bool" and call[name] is (decide(option.default, {}) if option.default else False))
         ):
             settings.append(f"{name}={value_text(call[name])}")
     for port in operator.ports:

@@ -266,10 +266,11 @@ def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, ob
     others = [c for c in point.rule.operator.forms[name] if c != case.name.text]
     message = f": {case.requires.message.value}" if case.requires.message is not None else ""
     text = clause_text(case.requires)
+    remedy = f"add `{text}` to `require`" + (f", or take another form: {listed(others)}" if others else "")
     point.report(Diagnostic(
         "E140", f"form `{name} = {case.name.text}` requires `{text}`, and the rule also takes "
                 f"{found}{message}", span,
         label="chosen here", labels=(Label(case.requires.span, "required here"),), observed=found,
         required=text,
         evidence=Evidence.PROVED, notes=(f"for example the call {call_text(point.rule.operator, call)}",),
-        help=("ask for it in `require`, or take another form: " + listed(others),)))  # fmt: skip
+        help=(remedy,)))  # fmt: skip

@@ -19,7 +19,7 @@ from kdsl.check.evaluate import decide
 from kdsl.check.library import Library
 from kdsl.check.model import Specialization
 from kdsl.check.rules import rule_at
-from kdsl.contract.verdict import Verdict
+from kdsl.contract.verdict import Status, Verdict
 from kdsl.data import data_root
 from kdsl.driver.versions import compiler_lines, versions
 from kdsl.plan.derive import derive
@@ -120,9 +120,10 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def build(plans: Sequence[Plan], path: Path, replace: bool = False) -> Path:
-    """One bundle with a variant for each plan. Raises ContractFailed, StepRefused, ToolMissing, BundleExists."""
-    from kdsl.driver.contract import broken, record, verdicts
+def build(plans: Sequence[Plan], path: Path, replace: bool = False, proved: bool = False) -> Path:
+    """One bundle with a variant for each plan; `proved` puts a verdict on `same_algorithm` into each, and refuses
+    what is proved wrong. Raises ContractFailed, StepRefused, ToolMissing, BundleExists."""
+    from kdsl.driver.contract import broken, record, verdicts, with_algorithm
     from kdsl.driver.package import manifest_of, variant_files
     from kdsl.lower.lowering import Lowering
 
@@ -134,6 +135,9 @@ def build(plans: Sequence[Plan], path: Path, replace: bool = False) -> Path:
             trial = write_bundle(Path(folder) / "trial.kdsb", manifest_of((plan,), (variant,)), own)
             found = verdicts(lowering, trial)
         failed = broken(found)
+        if proved and not failed:
+            found = with_algorithm(found, lowering)
+            failed = tuple(v for v in found if v.status is Status.FAILS)
         if failed:
             raise ContractFailed(plan.rule.name, failed)
         variants.append(evolve(variant, verdicts=tuple(record(v) for v in found)))
@@ -141,17 +145,20 @@ def build(plans: Sequence[Plan], path: Path, replace: bool = False) -> Path:
     return write_bundle(path, manifest_of(tuple(plans), tuple(variants)), files, replace=replace)
 
 
-def bundle_for(request) -> Path:
-    """A bundle for a call (`kdsl.runtime.request.CallRequest`), from the cache or made now.
+def bundle_for(request, proved: bool = False) -> Path:
+    """A bundle for a call (`kdsl.runtime.request.CallRequest`), from the cache or made now; `proved` as in `build`.
 
     Raises RulesWrong, and whatever `plan_for` and `build` raise.
     """
-    return cached(plan_for(shipped_library(), request))
+    return cached(plan_for(shipped_library(), request), proved)
 
 
-def cached(plan: Plan) -> Path:
+def cached(plan: Plan, proved: bool = False) -> Path:
     """The bundle of a plan in the cache, made now if it is not there. Raises whatever `build` raises."""
-    return Cache().put(content_key(plan), lambda path: build([plan], path))
+    key = content_key(plan)
+    if proved:
+        key = hashlib.sha256(f"proved {key}".encode()).hexdigest()
+    return Cache().put(key, lambda path: build([plan], path, proved=proved))
 
 
 def plan_for(library: Library, request) -> Plan:

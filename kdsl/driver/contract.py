@@ -29,8 +29,14 @@ DRAM_NOTE = "what reaches memory depends on the caches: a profiler on a GPU meas
 
 
 def verdicts(lowering: Lowering, bundle: Path | None = None) -> tuple[Verdict, ...]:
-    """Every clause of `ensure` and `measure`. `bundle` is the code just made: run where possible."""
-    return verdicts_from(known_of(lowering, bundle), lowering.plan)
+    """Every clause of `ensure` and `measure`. `bundle` is the code just made: run where possible, that of a GPU on the
+    emulator once all else holds."""
+    found = verdicts_from(known_of(lowering, bundle), lowering.plan)
+    if bundle is None or lowering.plan.target.family != "cuda" or broken(found):
+        return found
+    from kdsl.driver.rehearsal import rehearsed
+
+    return (*found, *rehearsed(lowering))
 
 
 def verdicts_from(known: Known, plan: Plan) -> tuple[Verdict, ...]:
@@ -194,6 +200,21 @@ def algorithm_fact(lowering: Lowering) -> tuple[Fact | None, str, str]:
     if holds is None:
         return None, "", found or needed
     return Fact(holds, found, Evidence(evidence)), "", ""
+
+
+def with_algorithm(found: tuple[Verdict, ...], lowering: Lowering) -> tuple[Verdict, ...]:
+    """The verdicts with one on `same_algorithm`, which a rule need not ask for."""
+    if any(verdict.clause == m.SAME_ALGORITHM and verdict.kernel is None for verdict in found):
+        return found
+    fact, _, why = algorithm_fact(lowering)
+    span = lowering.plan.rule.declaration.name.span
+    if fact is None:
+        return (*found, Verdict(m.SAME_ALGORITHM, span, Status.UNKNOWN, Evidence.UNKNOWN, note=why))
+    status = Status.HOLDS if fact.value else Status.FAILS
+    return (*found, Verdict(m.SAME_ALGORITHM, span, status, fact.evidence, fact.unit, PROVED_EQUAL))
+
+
+PROVED_EQUAL = "equal to the operator's recurrence"
 
 
 def error_facts(plan: Plan, bundle: Path) -> Mapping[str, Fact]:

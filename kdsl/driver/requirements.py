@@ -17,6 +17,7 @@ from kdsl.plan.refusal import PlanRefused
 from kdsl.syntax import nodes as n
 
 FUNCTIONS = ("min", "max", "ceildiv")
+UNSAID = "the rule takes no other call"  # of a claim without `else`
 
 
 def requirements(plan: Plan) -> Iterator[m.Requirement]:
@@ -51,7 +52,8 @@ def form_claims(plan: Plan) -> Iterator[n.Claim]:
 
 
 def requirement(claim: n.Claim, plan: Plan) -> m.Requirement:
-    return m.Requirement(residue(claim.predicate, plan), claim.message.value if claim.message else "")
+    otherwise = claim.message.value if claim.message is not None and claim.message.value.strip() else UNSAID
+    return m.Requirement(residue(claim.predicate, plan), otherwise)
 
 
 def spoken(predicate: n.Expr, plan: Plan) -> set[str]:

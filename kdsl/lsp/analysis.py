@@ -297,14 +297,15 @@ class _Run:
 
     def conflicts(self) -> Iterator[None]:
         """Pairs of rules that claim one call; a pair is looked at again when one of the two was."""
-        from kdsl.contract.conflicts import check_conflicts
+        from kdsl.contract.conflicts import Bounds, check_conflicts
 
         pairs = self.analysis.pairs
         alive = {}
+        bounds = {id(names): Bounds.of(names) for names in self.names.values()}
         for first, second in combinations(self.names.values(), 2):
-            if first.operator is not second.operator:
-                continue
             key = (id(first), id(second))
+            if first.operator is not second.operator or bounds[key[0]].apart(bounds[key[1]]):
+                continue
             known = pairs.get(key)
             if known is None:
                 found = Findings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import define, field
 
 from kdsl.check.evaluate import decide
@@ -18,9 +20,10 @@ class Pins:
     values: dict[tuple[str, str], n.PinValue] = field(factory=dict)
     orders: tuple[n.PinOrder, ...] = ()
     used: set[tuple[str, str]] = field(factory=set)
+    settings: Mapping[str, object] = field(factory=dict)  # what a number may be computed from
 
     @classmethod
-    def of(cls, kernel: Kernel) -> Pins:
+    def of(cls, kernel: Kernel, settings: Mapping[str, object]) -> Pins:
         values = {}
         for pin in kernel.pins:
             if isinstance(pin, n.PinValue):
@@ -28,7 +31,8 @@ class Pins:
                 if (subject, key) in values:
                     raise PlanRefused("D130", f"`{pin.name.text}` is pinned twice", pin.span)
                 values[subject, key] = pin
-        return cls(kernel, values, tuple(pin for pin in kernel.pins if isinstance(pin, n.PinOrder)))
+        orders = tuple(pin for pin in kernel.pins if isinstance(pin, n.PinOrder))
+        return cls(kernel, values, orders, settings=settings)
 
     def names(self, subject: str, key: str) -> tuple[str, ...] | None:
         """The pinned names, or None."""
@@ -47,7 +51,7 @@ class Pins:
         if pin is None:
             return None
         self.used.add((subject, key))
-        value = decide(pin.values[0], {}) if len(pin.values) == 1 else None
+        value = decide(pin.values[0], self.settings) if len(pin.values) == 1 else None
         if not isinstance(value, int) or value < 1:
             raise PlanRefused("D131", f"`{pin.name.text}` takes a positive whole number", pin.span)
         return value

@@ -19,11 +19,10 @@ from kdsl.check.rules import resolve_rule, rule_at
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.specialize import specialize
+from kdsl.prove.ledger import SMALL, form_settings
 from kdsl.source.span import SourceFile
 from kdsl.syntax import nodes as n
 from kdsl.syntax.parse import parse
-
-SMALL = 16  # every size that shapes tensors
 
 
 @frozen
@@ -38,13 +37,6 @@ class Form:
     def label(self) -> str:
         values = {**self.form, **{k: v for k, v in self.options.items() if v is not False}}
         return f"{self.operator}: " + ", ".join(f"{k} = {str(v).lower()}" for k, v in values.items())
-
-
-def form_settings(operator: Operator) -> list[dict[str, object]]:
-    """Every combination of the alternatives that a rule chooses; parameters at their smallest value."""
-    parameters = {name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()}
-    combinations = product(*operator.forms.values())
-    return [{**parameters, **dict(zip(operator.forms, values, strict=False))} for values in combinations]
 
 
 def option_settings(operator: Operator) -> list[dict[str, object]]:

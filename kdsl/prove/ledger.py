@@ -1,7 +1,7 @@
 """The proofs of forms that are on record, so that a check without TVM can ask for them.
 
-`kdsl prove PATH --record` writes `ledger.json`: for each operator a digest of its text, without comments and
-blanks, and the forms proved for it. `missing` compares; it needs neither TVM nor a compiler.
+`kdsl prove PATH --record` writes `proofs.json` beside the file of each operator: a digest of the operator's text,
+without comments and blanks, and the forms proved for it. `kdsl check` compares; it needs neither TVM nor a compiler.
 """
 
 from __future__ import annotations
@@ -9,14 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 
+from attrs import evolve
+
+from kdsl.check.driver import CheckResult
 from kdsl.check.model import Operator
 from kdsl.prove.proof import Proof
 from kdsl.source.diagnostic import Diagnostic
 
-LEDGER = Path(__file__).with_name("ledger.json")
+LEDGER = "proofs.json"
 MISSING = "P103"
+SMALL = 16  # every size that shapes tensors
+
+
+def form_settings(operator: Operator) -> list[dict[str, object]]:
+    """Every combination of the alternatives that a rule chooses; parameters at their smallest value."""
+    parameters = {name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()}
+    combinations = product(*operator.forms.values())
+    return [{**parameters, **dict(zip(operator.forms, values, strict=False))} for values in combinations]
 
 
 def form_name(form: Mapping[str, object]) -> str:
@@ -29,17 +41,21 @@ def text_digest(operator: Operator) -> str:
     return hashlib.sha256(" ".join(word for words in lines for word in words).encode()).hexdigest()
 
 
-def read(path: Path = LEDGER) -> dict:
+def place(operator: Operator) -> Path:
+    """Where the proofs of an operator are on record."""
+    return Path(operator.declaration.span.path).parent / LEDGER
+
+
+def read(path: Path) -> dict:
     """The ledger, or an empty one where there is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
-def record(
-    operator: Operator, proofs: Iterable[tuple[Mapping[str, object], Proof]], path: Path = LEDGER
-) -> None:
+def record(operator: Operator, proofs: Iterable[tuple[Mapping[str, object], Proof]], path: Path) -> None:
     """Write down the forms whose every proof holds, for this text of the operator."""
     forms: dict[str, dict] = {}
     refused: set[str] = set()
@@ -54,19 +70,29 @@ def record(
     path.write_text(json.dumps(ledger, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def missing(
-    operator: Operator, forms: Iterable[Mapping[str, object]], path: Path = LEDGER
-) -> Diagnostic | None:
-    """The finding that some of `forms` (see `form_settings`) have no proof for this text, or None."""
-    entry = read(path).get(operator.name, {})
+def missing(operator: Operator, path: Path | None = None) -> Diagnostic | None:
+    """The finding that some forms have no proof for this text of the operator, or None."""
+    entry = read(path or place(operator)).get(operator.name, {})
     proved = entry.get("forms", {}) if entry.get("text") == text_digest(operator) else {}
-    unproved = [name for name in map(form_name, forms) if name not in proved]
+    unproved = [name for name in map(form_name, form_settings(operator)) if name not in proved]
     if not unproved:
         return None
+    count = len(unproved)
     return Diagnostic(
         MISSING,
-        f"no proof on record for {len(unproved)} forms of {operator.name}",
+        f"no proof on record for {count} form{'s' * (count > 1)} of {operator.name}",
         operator.declaration.name.span,
         observed="; ".join(unproved),
-        help=("`kdsl prove FILE --record` proves every form and writes it down",),
+        required="every form proved equal to the operator's recurrence, for this text",
+        help=(f"`kdsl prove {operator.declaration.span.path} --record` proves every form and writes it down",),
     )
+
+
+def with_proofs(result: CheckResult) -> CheckResult:
+    """A check with a finding for every operator that its files declare or schedule and that is not proved."""
+    files = set(result.files)
+    scheduled = {r.operator for r in result.library.rules.values() if r.declaration.span.path in files}
+    asked = [o for name, o in result.library.operators.items()
+             if name in scheduled or o.declaration.span.path in files]  # fmt: skip
+    found = [diagnostic for diagnostic in map(missing, asked) if diagnostic is not None]
+    return evolve(result, diagnostics=tuple(sorted((*result.diagnostics, *found), key=lambda d: d.order)))

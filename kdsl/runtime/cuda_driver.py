@@ -1,14 +1,11 @@
-"""The CUDA driver through ctypes: the few calls that load a cubin and launch its kernels.
+"""The CUDA driver through cuda-bindings: the few calls that load a cubin and launch its kernels, each checked.
 
-The driver's library comes with the GPU's driver itself, so nothing has to be installed beside PyTorch. Names
-and numbers are those of cuda.h (CUDA Driver API reference).
+Names are those of the CUDA Driver API reference. cuda-bindings is imported at the first launch on a GPU.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,41 +14,7 @@ import attrs
 
 from kdsl.runtime.errors import CudaError, MissingCuda
 
-LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-MAX_THREADS_PER_BLOCK = 0
-STATIC_SHARED_BYTES = 1
-LOCAL_BYTES = 3
-REGISTERS = 4
-MAX_DYNAMIC_SHARED_BYTES = 8
-PREFERRED_SHARED_CARVEOUT = 9
-ALL_SHARED = 100
-DEVICE_MAX_SHARED_BYTES_OPTIN = 97
-_CAPTURE_RELAXED = 2
-_INVALID_VALUE = 1
-
-_int, _uint, _pointer, _out = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cuInit": (_uint,),
-    "cuDeviceGet": (_out, _int),
-    "cuDeviceGetAttribute": (_out, _int, _int),
-    "cuDevicePrimaryCtxRetain": (_out, _int),
-    "cuCtxGetCurrent": (_out,),
-    "cuCtxPushCurrent_v2": (_pointer,),
-    "cuCtxPopCurrent_v2": (_out,),
-    "cuThreadExchangeStreamCaptureMode": (_out,),
-    "cuModuleLoadData": (_out, _pointer),
-    "cuModuleGetFunction": (_out, _pointer, ctypes.c_char_p),
-    "cuFuncGetAttribute": (_out, _int, _pointer),
-    "cuFuncSetAttribute": (_pointer, _int, _int),
-    "cuLaunchKernel": (_pointer, *[_uint] * 7, _pointer, _pointer, _pointer),
-    "cuGetErrorName": (_int, _out),
-    "cuGetErrorString": (_int, _out),
-}
-# From CUDA 12.4 on.
-_OPTIONAL: dict[str, tuple[Any, ...]] = {
-    "cuFuncLoad": (_pointer,),
-    "cuFuncGetParamInfo": (_pointer, ctypes.c_size_t, _out, _out),
-}
+ALL_SHARED = 100  # per cent of the memory that L1 and shared memory divide
 
 
 @attrs.frozen
@@ -64,7 +27,7 @@ class Function:
     not tell.
     """
 
-    handle: int
+    handle: Any
     context: int
     max_threads: int
     registers: int
@@ -74,92 +37,70 @@ class Function:
 
 
 class Driver:
-    """The driver's calls, each checked. `library` is the loaded library, or a stand-in with the same
-    functions.
-    """
+    """The driver's calls. `api` is the module `cuda.bindings.driver`, or a stand-in with the same functions."""
 
-    def __init__(self, library: Any) -> None:
-        for name, signature in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.argtypes, function.restype = signature, _int
-            setattr(self, f"_{name}", function)
-        for name, signature in _OPTIONAL.items():
-            function = getattr(library, name, None)
-            if function is not None:
-                function.argtypes, function.restype = signature, _int
-            setattr(self, f"_{name}", function)
+    def __init__(self, api: Any) -> None:
+        self._api = api
         self._contexts: dict[int, int] = {}
         self._lock = threading.Lock()
-        self._check(self._cuInit(0), "cuInit", "starting the CUDA driver")
+        self._get_current, self._launch = api.cuCtxGetCurrent, api.cuLaunchKernel
+        self._call("cuInit", "starting the CUDA driver", 0)
 
     def context(self, index: int) -> int:
         """The primary context of device `index`, the one that PyTorch works in; retained once."""
         handle = self._contexts.get(index)
         if handle is None:
             with self._lock:
-                what, device, found = f"opening cuda:{index}", _int(), _pointer()
-                self._check(self._cuDeviceGet(ctypes.byref(device), index), "cuDeviceGet", what)
-                status = self._cuDevicePrimaryCtxRetain(ctypes.byref(found), device.value)
-                self._check(status, "cuDevicePrimaryCtxRetain", what)
-                handle = self._contexts[index] = found.value
+                what = f"opening cuda:{index}"
+                device = self._call("cuDeviceGet", what, index)
+                handle = self._contexts[index] = int(self._call("cuDevicePrimaryCtxRetain", what, device))
         return handle
 
     @contextlib.contextmanager
     def current(self, context: int, what: str) -> Iterator[None]:
         """Make `context` this thread's own for the block, unless it is already."""
-        found = _pointer()
-        self._check(self._cuCtxGetCurrent(ctypes.byref(found)), "cuCtxGetCurrent", what)
-        if found.value == context:
+        if int(self._call("cuCtxGetCurrent", what)) == context:
             yield
             return
-        self._check(self._cuCtxPushCurrent_v2(context), "cuCtxPushCurrent", what)
+        self._call("cuCtxPushCurrent", what, context)
         try:
             yield
         finally:
-            self._cuCtxPopCurrent_v2(ctypes.byref(found))
+            self._api.cuCtxPopCurrent()
 
     @contextlib.contextmanager
     def allowed_while_capturing(self, what: str) -> Iterator[None]:
         """Let this thread load code while some thread captures a CUDA graph; nothing of it is captured."""
-        mode = _int(_CAPTURE_RELAXED)
-        exchange, name = self._cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode"
-        self._check(exchange(ctypes.byref(mode)), name, what)
+        exchange, relaxed = "cuThreadExchangeStreamCaptureMode", self._api.CUstreamCaptureMode
+        before = self._call(exchange, what, relaxed.CU_STREAM_CAPTURE_MODE_RELAXED)
         try:
             yield
         finally:
-            exchange(ctypes.byref(mode))
+            self._api.cuThreadExchangeStreamCaptureMode(before)
 
     def shared_limit(self, index: int, what: str) -> int:
         """The most shared memory of a block on device `index`, in bytes, with the opt-in."""
-        device, value = _int(), _int()
-        self._check(self._cuDeviceGet(ctypes.byref(device), index), "cuDeviceGet", what)
-        status = self._cuDeviceGetAttribute(
-            ctypes.byref(value), DEVICE_MAX_SHARED_BYTES_OPTIN, device.value
-        )
-        self._check(status, "cuDeviceGetAttribute", what)
-        return value.value
+        device = self._call("cuDeviceGet", what, index)
+        limit = self._api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        return self._call("cuDeviceGetAttribute", what, limit, device)
 
     def load(self, context: int, image: bytes, symbol: str, parameters: int, what: str) -> Function:
         """Load a cubin into `context`, which is current, find the kernel `symbol` in it, and ask for the
         sizes of its first `parameters`.
         """
-        module, function = _pointer(), _pointer()
-        # The driver copies the image; ctypes ends it with a zero, as an ELF file need not.
-        text = ctypes.create_string_buffer(image)
-        self._check(self._cuModuleLoadData(ctypes.byref(module), text), "cuModuleLoadData", what)
-        status = self._cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
-        self._check(status, "cuModuleGetFunction", what)
-        handle = function.value
-        if self._cuFuncLoad is not None:
-            # Not lazily, at a launch: that may be inside the capture of a graph.
-            self._check(self._cuFuncLoad(handle), "cuFuncLoad", what)
+        module = self._call("cuModuleLoadData", what, image)  # the driver copies the image
+        handle = self._call("cuModuleGetFunction", what, module, symbol.encode())
+        # Not lazily, at a launch: that may be inside the capture of a graph.
+        loaded = self._if_there("cuFuncLoad", handle)
+        if loaded and loaded[0]:
+            raise self.error(loaded[0], "cuFuncLoad", what)
         return Function(
             handle=handle,
             context=context,
-            max_threads=self._attribute(handle, MAX_THREADS_PER_BLOCK, what),
-            registers=self._attribute(handle, REGISTERS, what),
-            local_bytes=self._attribute(handle, LOCAL_BYTES, what),
-            static_shared_bytes=self._attribute(handle, STATIC_SHARED_BYTES, what),
+            max_threads=self._attribute(handle, "MAX_THREADS_PER_BLOCK", what),
+            registers=self._attribute(handle, "NUM_REGS", what),
+            local_bytes=self._attribute(handle, "LOCAL_SIZE_BYTES", what),
+            static_shared_bytes=self._attribute(handle, "SHARED_SIZE_BYTES", what),
             parameter_bytes=self._parameters(handle, parameters),
         )
 
@@ -167,12 +108,11 @@ class Driver:
         """Let the function be launched with this much dynamic shared memory, beyond the 48 KiB that need no
         asking. Such a kernel keeps its data there, so L1 gives up what it can.
         """
-        for attribute, value in (
-            (MAX_DYNAMIC_SHARED_BYTES, dynamic_bytes),
-            (PREFERRED_SHARED_CARVEOUT, ALL_SHARED),
+        for name, value in (
+            ("MAX_DYNAMIC_SHARED_SIZE_BYTES", dynamic_bytes),
+            ("PREFERRED_SHARED_MEMORY_CARVEOUT", ALL_SHARED),
         ):
-            status = self._cuFuncSetAttribute(function.handle, attribute, value)
-            self._check(status, "cuFuncSetAttribute", what)
+            self._call("cuFuncSetAttribute", what, function.handle, self._named(name), value)
 
     def launch(
         self,
@@ -186,56 +126,62 @@ class Driver:
         """Enqueue the kernel on `stream`; `parameters` is the address of the array of pointers to its
         arguments, which the driver copies. Returns (status, the call that failed), (0, "") if none did.
         """
-        found = _pointer()
-        status = self._cuCtxGetCurrent(ctypes.byref(found))
+        status, current = self._get_current()
         if status:
             return status, "cuCtxGetCurrent"
-        other = found.value != function.context
-        if other and (status := self._cuCtxPushCurrent_v2(function.context)):
-            return status, "cuCtxPushCurrent"
+        other = int(current) != function.context
+        if other:
+            (status,) = self._api.cuCtxPushCurrent(function.context)
+            if status:
+                return status, "cuCtxPushCurrent"
         try:
-            status = self._cuLaunchKernel(
-                function.handle, *grid, *block, shared_bytes, stream, parameters, None
-            )
+            (status,) = self._launch(function.handle, *grid, *block, shared_bytes, stream, parameters, 0)
         finally:
             if other:
-                self._cuCtxPopCurrent_v2(ctypes.byref(found))
+                self._api.cuCtxPopCurrent()
         return status, "cuLaunchKernel" if status else ""
 
     def error(self, status: int, call: str, what: str) -> CudaError:
         """The error for a status that is not 0."""
-        return CudaError(call, status, *self._describe(status), what)
+        return CudaError(call, int(status), *self._describe(status), what)
 
-    def _check(self, status: int, call: str, what: str) -> None:
+    def _call(self, name: str, what: str, *arguments: Any) -> Any:
+        """The result of a call, None if it has none. Raises CudaError."""
+        status, *results = getattr(self._api, name)(*arguments)
         if status:
-            raise self.error(status, call, what)
+            raise self.error(status, name, what)
+        return results[0] if results else None
+
+    def _if_there(self, name: str, *arguments: Any) -> tuple[Any, ...] | None:
+        """What a call of CUDA 12.4 or later returns, None where the driver is older."""
+        try:
+            return getattr(self._api, name)(*arguments)
+        except RuntimeError:  # of cuda-bindings: the driver has no such function
+            return None
 
     def _describe(self, status: int) -> tuple[str, str]:
         texts = []
-        for describe in (self._cuGetErrorName, self._cuGetErrorString):
-            found = ctypes.c_char_p()
-            failed = describe(status, ctypes.byref(found))
-            texts.append("" if failed or found.value is None else found.value.decode(errors="replace"))
-        return texts[0] or f"status {status}", texts[1] or "the driver has no text for it"
+        for describe in (self._api.cuGetErrorName, self._api.cuGetErrorString):
+            failed, text = describe(status)
+            texts.append("" if failed or text is None else text.decode(errors="replace"))
+        return texts[0] or f"status {int(status)}", texts[1] or "the driver has no text for it"
 
-    def _attribute(self, function: int, attribute: int, what: str) -> int:
-        value = _int()
-        status = self._cuFuncGetAttribute(ctypes.byref(value), attribute, function)
-        self._check(status, "cuFuncGetAttribute", what)
-        return value.value
+    def _named(self, attribute: str) -> Any:
+        return getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{attribute}")
 
-    def _parameters(self, function: int, count: int) -> tuple[int, ...] | None:
-        if self._cuFuncGetParamInfo is None:
-            return None
+    def _attribute(self, function: Any, attribute: str, what: str) -> int:
+        return self._call("cuFuncGetAttribute", what, self._named(attribute), function)
+
+    def _parameters(self, function: Any, count: int) -> tuple[int, ...] | None:
+        """Sizes of the first `count` parameters, fewer if there are; None before CUDA 12.4."""
         sizes: list[int] = []
-        offset, size = ctypes.c_size_t(), ctypes.c_size_t()
         for index in range(count):
-            status = self._cuFuncGetParamInfo(function, index, ctypes.byref(offset), ctypes.byref(size))
-            if status == _INVALID_VALUE:
+            found = self._if_there("cuFuncGetParamInfo", function, index)
+            if found and found[0] == self._api.CUresult.CUDA_ERROR_INVALID_VALUE:
                 break
-            if status:
+            if not found or found[0]:
                 return None
-            sizes.append(size.value)
+            sizes.append(found[2])
         return tuple(sizes)
 
 
@@ -249,9 +195,19 @@ def open_driver() -> Driver:
     if _opened is None:
         with _lock:
             if _opened is None:
-                try:
-                    library = ctypes.WinDLL(LIBRARY) if sys.platform == "win32" else ctypes.CDLL(LIBRARY)
-                    _opened = Driver(library)
-                except (OSError, AttributeError) as failure:
-                    raise MissingCuda(LIBRARY, str(failure)) from failure
+                _opened = _open()
     return _opened
+
+
+def _open() -> Driver:
+    try:
+        from cuda.bindings import driver
+    except ImportError as failure:
+        raise MissingCuda("cuda-bindings", str(failure), "pip install kdsl[run]") from failure
+    try:
+        return Driver(driver)
+    except RuntimeError as failure:
+        if isinstance(failure, CudaError):
+            raise
+        remedy = "install the NVIDIA driver, version 525 or later"
+        raise MissingCuda("CUDA driver", " ".join(str(failure).split()), remedy) from failure

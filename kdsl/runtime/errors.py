@@ -116,15 +116,16 @@ _REMEDIES = {
 
 @attrs.define(slots=False)
 class MissingCuda(RuntimeError):
-    """Tensors on a GPU need the CUDA driver."""
+    """Tensors on a GPU need the CUDA driver, and cuda-bindings to call it. `needed` is which of them is missing."""
 
-    library: str
+    needed: str
     found: str
+    remedy: str
 
     def __str__(self) -> str:
         return (
-            f"found no CUDA driver ({self.library}: {self.found}); needed the one that comes with the NVIDIA "
-            "driver, version 525 or later; install it, or move the tensors with .cpu()"
+            f"found no {self.needed} ({self.found}); needed for tensors on a GPU; {self.remedy}, or move the "
+            "tensors with .cpu()"
         )
 
 

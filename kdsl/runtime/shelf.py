@@ -15,13 +15,14 @@ import attrs
 from kdsl.bundle.expression import Expression, parse_claim
 from kdsl.bundle.load import Bundle, load_bundle, read_bundle
 from kdsl.bundle.machine import this_machine
-from kdsl.bundle.manifest import Variant
+from kdsl.bundle.manifest import SAME_ALGORITHM, Variant
 from kdsl.runtime.errors import NoVariant
 from kdsl.runtime.launch import Program, open_variant
 from kdsl.runtime.request import Call, CallRequest, dynamic_refusal, layout_refusal, static_refusal
 from kdsl.runtime.targets import acceptable_targets
 
 BUNDLES_VARIABLE = "KDSL_BUNDLES"
+PROVED_VARIABLE = "KDSL_PROVED"
 _log = logging.getLogger("kdsl.kda")
 
 
@@ -49,6 +50,14 @@ class Candidate:
         """Why it takes no call of the request's static key, or ""."""
         return static_refusal(self.bundle.manifest.operator, self.variant, request, this_machine())
 
+    def unproved(self) -> str:
+        """Why it is not known by a proof to compute the operator, or ""."""
+        if any(verdict.proves for verdict in self.variant.verdicts):
+            return ""
+        found = [v for v in self.variant.verdicts if v.clause == SAME_ALGORITHM]
+        said = f"{found[0].verdict}: {found[0].found or 'undecided'}" if found else "no verdict in its manifest"
+        return f"not proved to compute {self.bundle.manifest.operator} ({SAME_ALGORITHM}: {said})"
+
     def refuses_call(self, call: Call) -> str:
         """Why it does not take this call among those of its static key, or ""."""
         return dynamic_refusal(self.variant, self.claims, call.numbers) or layout_refusal(
@@ -71,6 +80,16 @@ class Shelf:
         self._candidates: dict[tuple, tuple[Candidate, ...]] = {}
         self._programs: dict[tuple[str, str], Program] = {}
         self._lock = threading.RLock()
+        self._proved_only = False
+
+    @property
+    def proved_only(self) -> bool:
+        """Whether only variants with a proof are taken."""
+        return self._proved_only or os.environ.get(PROVED_VARIABLE, "") not in ("", "0")
+
+    def accept_proved_only(self, on: bool) -> None:
+        """Take only variants with a proof, or any. The environment variable KDSL_PROVED asks for the same."""
+        self._proved_only = on
 
     def add(self, path: Path | str) -> Bundle:
         """Register the bundle at `path`, after those registered before. Raises BundleError."""
@@ -110,13 +129,15 @@ class Shelf:
             program = self._at_hand(call)
             if program is None:
                 remedy = f"the compiler returned {path}, which does not take its own call; report this"
-                if any(layout_refusal(candidate.variant, call.tensors) for candidate in self._all()):
+                if self.proved_only:
+                    remedy = _UNPROVED
+                elif any(layout_refusal(candidate.variant, call.tensors) for candidate in self._all()):
                     remedy = "no rule reads tensors laid out like these; do as the refusals above say"
                 raise NoVariant(str(request), tuple(self._refusals(call)), remedy)
             return program
 
     def _at_hand(self, call: Call) -> Program | None:
-        key = call.static_key
+        key = (call.static_key, self.proved_only)
         candidates = self._candidates.get(key)
         if candidates is None:
             candidates = self._admit(key, call.request())
@@ -141,7 +162,7 @@ class Shelf:
         with self._lock:
             admitted = []
             for candidate in self._all():
-                if reason := candidate.refuses(request):
+                if reason := candidate.refuses(request) or self._doubts(candidate):
                     _log.info("%s refused: %s", candidate.name, reason)
                 else:
                     admitted.append(candidate)
@@ -150,6 +171,9 @@ class Shelf:
             admitted.sort(key=lambda candidate: best(candidate.variant.target))
             self._candidates[key] = tuple(admitted)
             return self._candidates[key]
+
+    def _doubts(self, candidate: Candidate) -> str:
+        return candidate.unproved() if self.proved_only else ""
 
     def _all(self) -> list[Candidate]:
         self._read_environment()
@@ -167,11 +191,12 @@ class Shelf:
     def _refusals(self, call: Call) -> list[str]:
         request = call.request()
         return [
-            f"{candidate.name}: {candidate.refuses(request) or candidate.refuses_call(call)}"
+            f"{candidate.name}: {candidate.refuses(request) or candidate.refuses_call(call) or self._doubts(candidate)}"
             for candidate in self._all()
         ]
 
 
+_UNPROVED = "`kdsl prove RULE` says what is missing; kdsl.kda.accept_proved_only(False) runs code without a proof"
 _REMEDY = (
     f"build a bundle with `kdsl lower` and register it with kdsl.kda.use_bundle(path) or {BUNDLES_VARIABLE}, "
     "or install the compiler: pip install kdsl[compile]"

@@ -33,7 +33,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     """Raises PlanRefused."""
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     role = one_role(kernel)
-    pins = Pins.of(kernel)
+    pins = Pins.of(kernel, settings)
     products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)

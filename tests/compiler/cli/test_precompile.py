@@ -63,7 +63,7 @@ def test_calls_find_what_was_put_into_the_cache(tmp_path, monkeypatch):
     assert done.exit_code == 0 and "2 variants" in done.output, done.output
     assert len(list(tmp_path.glob("*.kdsb"))) == 2 and Cache().root == tmp_path
 
-    def no_compiler(*arguments):
+    def no_compiler(*arguments, **options):
         raise AssertionError("built again")
 
     monkeypatch.setattr(driver, "build", no_compiler)

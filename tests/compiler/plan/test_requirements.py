@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kdsl.bundle.expression import parse_claim
+from kdsl.bundle.load import load_bundle
+from kdsl.bundle.write import write_bundle
 from kdsl.check.library import load
+from kdsl.data import data_root
 from kdsl.driver.compile import NoRule, bundle_for
+from kdsl.driver.package import manifest_of, variant_files
 from kdsl.driver.requirements import requirements
+from kdsl.lower.lowering import Lowering
 from kdsl.plan.refusal import PlanRefused
 from kdsl.runtime.request import CallRequest
 
@@ -93,3 +98,16 @@ def test_a_claim_that_no_launch_decides_is_refused(tmp_path):
     with pytest.raises(PlanRefused, match="requires what no launch can decide") as caught:
         list(requirements(plan(load([tmp_path / "copy.kds"]), "copy", sizes={"W": 8})))
     assert caught.value.observed == "abs(N)"
+
+
+def test_a_claim_without_else_says_so_to_a_caller(tmp_path):
+    rule = (data_root() / "rules" / "kda.decode" / "cpu_stream.kds").read_text("utf-8")
+    rule = rule.replace("  require {\n", "  require {\n    N % 2 == 0\n", 1)
+    file = tmp_path / "rule.kds"
+    file.write_text(rule, encoding="utf-8")
+    made = plan(load([file]), "cpu_stream", sizes={"K": 16, "V": 16})
+    said = {r.text: r.otherwise for r in requirements(made)}
+    assert said["N % 2 == 0"] == "the rule takes no other call"
+    variant, files = variant_files(Lowering(made), "0" * 64)
+    bundle = load_bundle(write_bundle(tmp_path / "stream.kdsb", manifest_of((made,), (variant,)), files))
+    assert any(r.text == "N % 2 == 0" for v in bundle.manifest.variants for r in v.requires)

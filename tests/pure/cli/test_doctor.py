@@ -62,6 +62,17 @@ def test_a_local_version_fits_its_pin(monkeypatch):
     assert [f.status for f in doctor.packages("run", "run")] == [doctor.OK]
 
 
+@pytest.mark.parametrize(("found", "status"), [("13.5.0", doctor.OK), ("13.0.1", doctor.DIFFERS)])
+def test_a_range_that_holds_on_some_systems(monkeypatch, found, status):
+    line = "cuda-bindings<14,>=13.0.3; (sys_platform != 'darwin') and extra == 'run'"
+    monkeypatch.setattr(doctor, "version", lambda name: found)
+    monkeypatch.setattr(doctor, "requires", lambda name: [line])
+    assert [(f.name, f.status, f.wanted) for f in doctor.packages("run", "run")] == [
+        ("cuda-bindings", status, ">=13.0.3")
+    ]
+    assert not list(doctor.packages("check", None))
+
+
 @pytest.mark.parametrize("found, fits", [("4.10", True), ("4.3", True), ("4.2.9", False)])
 def test_releases_are_compared_as_numbers(found, fits):
     assert (doctor.release(found) >= doctor.release("4.3")) is fits

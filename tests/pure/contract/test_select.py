@@ -11,6 +11,7 @@ from kdsl.check.driver import check_loaded
 from kdsl.check.files import load_text
 from kdsl.cli.select import select as command
 from kdsl.contract.call import WrongCall, complete_call
+from kdsl.contract.calls import call_text
 from kdsl.contract.select import Refusal, select
 from kdsl.contract.verdict import Status
 from kdsl.data import data_root
@@ -231,3 +232,17 @@ def test_command():
 def test_exit_status(arguments, status, said):
     result = run(*arguments)
     assert result.exit_code == status and said in result.output
+
+
+def test_slot_zero_is_null_only_with_a_table_of_slots():
+    """Without one, operator and oracle would differ in the row of slot 0."""
+    scope = library((RULES / "kda.decode" / "cpu_stream.kds").read_text("utf-8"))
+    operator = scope.operators["kda.decode"]
+    sizes = {"N": 3, "T": 1, "H": 2, "HV": 2, "K": 128, "V": 128, "SLOTS": 3, "W": 1}
+    options = {"gate": "precomputed", "slot_zero_is_real": False}
+    call = complete_call(operator, sizes, options=options)
+    assert call.given["ssm_state_indices"] and "slot_zero_is_real=false" in call_text(operator, call.env)
+    asked = {"target": "cpu", "operator": "kda.decode", "sizes": sizes, "dtypes": {}, "options": options}
+    assert select(scope, **asked, given={"ssm_state_indices": True}).chosen is not None
+    refused = select(scope, **asked, given={"ssm_state_indices": False})
+    assert refused.chosen is None and "every slot is real" in str(refused.refusals[0])

@@ -22,7 +22,7 @@ from kdsl.bundle import manifest as m
 from kdsl.bundle import this_machine, write_bundle
 from kdsl.runtime import cuda_driver
 
-from .fake_cuda import FakeLibrary, as_cuda, kernel_text
+from .fake_cuda import FakeDriver, as_cuda, kernel_text
 
 HERE = Path(__file__).parent
 FLAGS = ["-O2", "-shared", "-fPIC", "-ffp-contract=off"]
@@ -196,7 +196,7 @@ def build_cuda(gcc):
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
     """The library of a stand-in driver, for a GPU of capability 9.0 unless `gpu.capability` is changed."""
-    library = FakeLibrary(tmp_path)
+    library = FakeDriver(tmp_path)
     library.capability = (9, 0)
     monkeypatch.setattr(cuda_driver, "_opened", cuda_driver.Driver(library))
     monkeypatch.setattr(torch.version, "cuda", "13.0")

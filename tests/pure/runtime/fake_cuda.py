@@ -10,6 +10,7 @@ import types
 
 import attrs
 import torch
+from cuda.bindings.driver import CUdevice_attribute, CUfunction_attribute, CUresult, CUstreamCaptureMode
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from kdsl.bundle import manifest as m
@@ -18,6 +19,8 @@ WAITING = {"tolist", "item", "numpy", "cpu", "__bool__", "__int__", "__float__",
 NOT_FOUND, INVALID_VALUE = 500, 1
 NAMES = {1: "CUDA_ERROR_INVALID_VALUE", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 500: "CUDA_ERROR_NOT_FOUND",
          700: "CUDA_ERROR_ILLEGAL_ADDRESS", 701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}  # fmt: skip
+# Results beside the status, where the runtime unpacks them.
+RESULTS = {"cuCtxGetCurrent": 1, "cuFuncGetParamInfo": 2}
 C_NAMES = {"stride": "int64_t", "size": "int64_t", "given": "int32_t"}
 SCALARS = {"f32": "float", "i32": "int32_t", "i64": "int64_t"}
 
@@ -46,33 +49,41 @@ class DeviceTensors(TorchFunctionMode):
 
 
 class _Call:
-    """One function of the library: callable, and with attributes as ctypes sets them."""
+    """One function of cuda.bindings.driver: a tuple of its status and its results."""
 
-    def __init__(self, library, name):
-        self.library, self.name = library, name
+    def __init__(self, driver, name):
+        self.driver, self.name = driver, name
 
     def __call__(self, *arguments):
-        self.library.calls.append((self.name, arguments))
-        return self.library.fail.get(self.name) or getattr(self.library, f"_{self.name}")(*arguments)
+        self.driver.calls.append((self.name, arguments))
+        if self.name in self.driver.missing:
+            raise RuntimeError(f'Function "{self.name}" not found')
+        failure = self.driver.fail.get(self.name)
+        if failure:
+            return (CUresult(failure), *[None] * RESULTS.get(self.name, 0))
+        status, *results = getattr(self.driver, f"_{self.name}")(*arguments)
+        return (CUresult(status), *results)
 
 
-class FakeLibrary:
-    """The functions of libcuda that the runtime calls. `fail` maps a name to the status that it returns;
-    while there is a `tape`, kernels are put on it and not run.
+class FakeDriver:
+    """The functions of cuda.bindings.driver that the runtime calls, and its enumerations. `fail` maps a name to
+    the status that it returns; while there is a `tape`, kernels are put on it and not run.
     """
 
-    def __init__(self, folder, optional=True):
-        self.folder = folder
+    CUresult, CUfunction_attribute, CUdevice_attribute = CUresult, CUfunction_attribute, CUdevice_attribute
+    CUstreamCaptureMode = CUstreamCaptureMode
+
+    def __init__(self, folder, missing=()):
+        self.folder, self.missing = folder, missing
         self.calls, self.launches, self.fail = [], [], {}
         self.attributes = {0: 1024, 1: 0, 3: 0, 4: 40}
         self.shared_limit = 227 << 10
         self.current = []
+        self.mode = CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
         self.objects = {}
         self.tape = None
-        names = [name[1:] for name in dir(type(self)) if name.startswith("_cu")]
-        for name in names:
-            if optional or name not in ("cuFuncGetParamInfo", "cuFuncLoad"):
-                setattr(self, name, _Call(self, name))
+        for name in [name[1:] for name in dir(type(self)) if name.startswith("_cu")]:
+            setattr(self, name, _Call(self, name))
 
     def count(self, name):
         return sum(1 for called, _ in self.calls if called == name)
@@ -83,70 +94,59 @@ class FakeLibrary:
         return handle
 
     def _cuInit(self, flags):
-        return 0
+        return (0,)
 
-    def _cuDeviceGet(self, out, ordinal):
-        out._obj.value = ordinal
-        return 0
+    def _cuDeviceGet(self, ordinal):
+        return 0, ordinal
 
-    def _cuDeviceGetAttribute(self, out, attribute, device):
+    def _cuDeviceGetAttribute(self, attribute, device):
         assert attribute == 97
-        out._obj.value = self.shared_limit
-        return 0
+        return 0, self.shared_limit
 
-    def _cuDevicePrimaryCtxRetain(self, out, device):
-        out._obj.value = 0xC0 + device
-        return 0
+    def _cuDevicePrimaryCtxRetain(self, device):
+        return 0, 0xC0 + device
 
-    def _cuCtxGetCurrent(self, out):
-        out._obj.value = self.current[-1] if self.current else None
-        return 0
+    def _cuCtxGetCurrent(self):
+        return 0, self.current[-1] if self.current else 0
 
-    def _cuCtxPushCurrent_v2(self, context):
+    def _cuCtxPushCurrent(self, context):
         self.current.append(context)
-        return 0
+        return (0,)
 
-    def _cuCtxPopCurrent_v2(self, out):
-        out._obj.value = self.current.pop()
-        return 0
+    def _cuCtxPopCurrent(self):
+        return 0, self.current.pop()
 
     def _cuThreadExchangeStreamCaptureMode(self, mode):
-        mode._obj.value = 2 - mode._obj.value
-        return 0
+        before, self.mode = self.mode, mode
+        return 0, before
 
-    def _cuModuleLoadData(self, out, image):
+    def _cuModuleLoadData(self, image):
         file = self.folder / f"module{len(self.objects)}.so"
-        file.write_bytes(image.raw[:-1])
-        out._obj.value = self._handle(ctypes.CDLL(str(file)))
-        return 0
+        file.write_bytes(image)
+        return 0, self._handle(ctypes.CDLL(str(file)))
 
-    def _cuModuleGetFunction(self, out, module, symbol):
-        library = self.objects[module.value]
+    def _cuModuleGetFunction(self, module, symbol):
+        library = self.objects[module]
         try:
             function = getattr(library, symbol.decode())
         except AttributeError:
-            return NOT_FOUND
+            return NOT_FOUND, None
         sizes = (ctypes.c_int * 200).in_dll(library, f"{symbol.decode()}_parameters")
         function.sizes = list(sizes[1 : 1 + sizes[0]])
-        out._obj.value = self._handle(function)
-        return 0
+        return 0, self._handle(function)
 
     def _cuFuncLoad(self, function):
-        return 0
+        return (0,)
 
-    def _cuFuncGetAttribute(self, out, attribute, function):
-        out._obj.value = self.attributes[attribute]
-        return 0
+    def _cuFuncGetAttribute(self, attribute, function):
+        return 0, self.attributes[int(attribute)]
 
     def _cuFuncSetAttribute(self, function, attribute, value):
-        return 0
+        return (0,)
 
-    def _cuFuncGetParamInfo(self, function, index, offset, size):
+    def _cuFuncGetParamInfo(self, function, index):
         sizes = self.objects[function].sizes
-        if index >= len(sizes):
-            return INVALID_VALUE
-        size._obj.value = sizes[index]
-        return 0
+        return (0, 8 * index, sizes[index]) if index < len(sizes) else (INVALID_VALUE, None, None)
 
     def _cuLaunchKernel(self, function, *rest):
         grid, block, (shared, stream, parameters, _extra) = rest[:3], rest[3:6], rest[6:]
@@ -167,15 +167,13 @@ class FakeLibrary:
             run()
         else:
             self.tape.append(run)
-        return 0
+        return (0,)
 
-    def _cuGetErrorName(self, status, out):
-        out._obj.value = NAMES.get(status, "CUDA_ERROR_OTHER").encode()
-        return 0
+    def _cuGetErrorName(self, status):
+        return 0, NAMES.get(int(status), "CUDA_ERROR_OTHER").encode()
 
-    def _cuGetErrorString(self, status, out):
-        out._obj.value = b"what the driver says"
-        return 0
+    def _cuGetErrorString(self, status):
+        return 0, b"what the driver says"
 
 
 def kernel_text(source, symbol, arguments):

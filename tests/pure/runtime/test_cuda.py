@@ -2,7 +2,9 @@
 
 import ctypes
 import struct
+import sys
 import threading
+import types
 
 import attrs
 import numpy as np
@@ -25,7 +27,7 @@ from kdsl.runtime import (
 )
 from kdsl.runtime.workspace import POISON_BYTE
 
-from .fake_cuda import DeviceTensors, FakeLibrary, Waited
+from .fake_cuda import DeviceTensors, FakeDriver, Waited
 
 pytestmark = pytest.mark.usefixtures("gcc")
 H, HV, D = 2, 4, 32
@@ -133,10 +135,10 @@ def test_a_current_context_is_left_alone(gpu, chunk):
     gpu.current.append(0xC0)
     with DeviceTensors():
         chunk_kda(**draw())
-    assert gpu.count("cuCtxPushCurrent_v2") == 0 and gpu.current == [0xC0]
+    assert gpu.count("cuCtxPushCurrent") == 0 and gpu.current == [0xC0]
     with DeviceTensors(1):
         chunk_kda(**draw())
-    assert gpu.count("cuCtxPushCurrent_v2") == 2 and gpu.current == [0xC0]
+    assert gpu.count("cuCtxPushCurrent") == 2 and gpu.current == [0xC0]
 
 
 def test_loading_is_allowed_while_a_graph_is_captured(gpu, chunk):
@@ -145,7 +147,7 @@ def test_loading_is_allowed_while_a_graph_is_captured(gpu, chunk):
     exchange = type(gpu)._cuThreadExchangeStreamCaptureMode
 
     def record(mode):
-        modes.append(mode._obj.value)
+        modes.append(int(mode))
         return exchange(gpu, mode)
 
     gpu._cuThreadExchangeStreamCaptureMode = record
@@ -285,21 +287,23 @@ def test_numbers_that_do_not_fit(gpu, chunk):
 
 def test_an_older_driver(tmp_path, gpu, chunk, monkeypatch):
     chunk()
-    library = FakeLibrary(tmp_path, optional=False)
-    monkeypatch.setattr(cuda_driver, "_opened", cuda_driver.Driver(library))
+    driver = FakeDriver(tmp_path, missing=("cuFuncLoad", "cuFuncGetParamInfo"))
+    monkeypatch.setattr(cuda_driver, "_opened", cuda_driver.Driver(driver))
     with DeviceTensors():
         chunk_kda(**draw())
-    assert len(library.launches) == 1
+    assert len(driver.launches) == 1
 
 
-def test_no_driver(gpu, chunk, monkeypatch):
+def test_no_driver_and_no_bindings(gpu, chunk, monkeypatch):
     chunk()
     monkeypatch.setattr(cuda_driver, "_opened", None)
-    monkeypatch.setattr(cuda_driver, "LIBRARY", "libabsent.so.1")
-    with DeviceTensors(), pytest.raises(MissingCuda, match=r"no CUDA driver \(libabsent.so.1: .*\.cpu\(\)"):
+    bindings = types.ModuleType("cuda.bindings")
+    bindings.driver = FakeDriver(".", missing=("cuInit",))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    with DeviceTensors(), pytest.raises(MissingCuda, match=r"no CUDA driver \(Function .*\.cpu\(\)"):
         chunk_kda(**draw())
-    monkeypatch.setattr(cuda_driver, "LIBRARY", "libc.so.6")
-    with DeviceTensors(), pytest.raises(MissingCuda, match="undefined symbol: cuInit"):
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with DeviceTensors(), pytest.raises(MissingCuda, match=r"no cuda-bindings .*pip install kdsl\[run\]"):
         chunk_kda(**draw())
 
 

@@ -1,0 +1,152 @@
+"""Every shipped CUDA rule as generated, run on the CPU against the oracle; what is wrong with one is seen.
+
+Calls have tails, an empty sequence, several sequences and initial states; over the settings they have both layouts
+of the states, more value heads than heads, strided inputs and f16.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+
+from kdsl.driver.emulation import LoweredProgram
+from kdsl.emulate import calls
+from kdsl.emulate.program import Bound, try_program
+from kdsl.lower.lowering import Lowering
+from tests.mutation.barriers import keeps_nothing_apart
+
+from ..workshop import plan, shipped
+
+TARGET = "sm_90a"
+ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
+F16 = dict.fromkeys(("q", "k", "v", "g", "beta"), "f16")
+SEVERAL = (70, 0, 1, 69)
+ALIGNED = 64  # bytes: what rules that copy 16 bytes at a time may ask of a tensor
+
+
+@lru_cache(maxsize=4)
+def program(rule: str, **settings: object) -> LoweredProgram:
+    options = {name: value for name, value in settings.items() if name not in F16}
+    dtypes = {name: value for name, value in settings.items() if name in F16}
+    return LoweredProgram(Lowering(plan(shipped(), rule, dtypes=dtypes, target=TARGET, **options)))
+
+
+def wider(array: np.ndarray) -> np.ndarray:
+    """The same values as a slice of a wider projection, heads before tokens: rows neither dense nor in order."""
+    batch, tokens, heads, width = array.shape
+    memory = np.zeros(batch * heads * tokens * (width + 32) * array.itemsize + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
+    whole = memory[start : memory.size - ALIGNED + start].view(array.dtype)
+    found = whole.reshape(batch, heads, tokens, width + 32).transpose(0, 2, 1, 3)[..., :width]
+    found[...] = array
+    assert not found.flags["C_CONTIGUOUS"] and np.array_equal(found, array)
+    return found
+
+
+def drawn(made: LoweredProgram, seed: int, lengths=SEVERAL, strided: bool = False, **sizes: int):
+    rng, sizes = np.random.default_rng(seed), {**calls.SIZES, **sizes}
+    if made.operator == "kda.decode":
+        call = calls.decode_call(rng, sizes, made.settings)
+    else:
+        call = calls.chunk_call(rng, sizes, lengths, made.settings)
+    return {**call, **({name: wider(call[name]) for name in ("q", "k", "v", "g")} if strided else {})}
+
+
+@pytest.mark.parametrize(("rule", "settings", "call"), [
+    ("mma_bounded", {"gate": "bounded", **ON}, {}),
+    ("mma_bounded", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
+    ("mma_bounded", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
+    ("mma_any_gate", {"gate": "softplus", **ON}, {}),
+    ("mma_any_gate", {"gate": "precomputed", "state_v_first": True, **F16}, {"HV": 4, "strided": True}),
+    ("lane_columns", {"gate": "bounded", **ON}, {"N": 4, "T": 3}),
+    ("lane_columns", {"gate": "softplus", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
+    ("lane_columns", {"gate": "precomputed", **F16}, {"N": 1}),
+], ids=lambda value: "-".join(str(x) for x in value.values()) if isinstance(value, dict) else value)  # fmt: skip
+def test_a_shipped_rule_computes_its_operator(rule, settings, call):
+    made = program(rule, **settings)
+    trial = try_program(made, drawn(made, 11, **call), target=TARGET, seed=5)
+    assert trial.verdict == "pass", trial.explain()
+
+
+def test_every_cuda_rule_is_tried():
+    tried = {mark.args[1][i][0] for mark in test_a_shipped_rule_computes_its_operator.pytestmark
+             for i in range(len(mark.args[1]))}  # fmt: skip
+    families = {name: target.family for name, target in shipped().targets.items()}
+    rules = shipped().rules.values()
+    assert tried == {rule.name for rule in rules if any(families[target] == "cuda" for target in rule.targets)}
+
+
+# ---- what has to be rejected
+
+KERNELS = {"prepare": 0, "recurrence": 1}
+WAIT = re.compile(r"^ *tvm_builtin_ptx_cp_async_wait_group_\w+\(\);$", re.MULTILINE)
+BARRIER = re.compile(r"__syncthreads\(\);")
+ROW = re.compile(r"\b136(?=\);$)", re.MULTILINE)  # elements from row to row of a matrix in shared memory
+PIECE = re.compile(r"\(lane >> 4\) \* 8\b")  # which 16 bytes of its row a lane names to ldmatrix
+
+
+@frozen
+class Changed:
+    """A program with one place of one kernel's text replaced."""
+
+    whole: LoweredProgram
+    kernel: str
+    place: tuple[int, int]
+    text: str
+
+    @property
+    def operator(self) -> str:
+        return self.whole.operator
+
+    def bind(self, call) -> Bound:
+        bound, number = self.whole.bind(call), KERNELS[self.kernel]
+        launches = list(bound.launches)
+        source, (start, end) = launches[number].source, self.place
+        launches[number] = evolve(launches[number], source=source[:start] + self.text + source[end:])
+        return evolve(bound, launches=tuple(launches))
+
+
+def text_of(kernel: str) -> str:
+    return program("mma_bounded", gate="bounded", **ON).lowering.sources[KERNELS[kernel]].source
+
+
+def places(pattern: re.Pattern, kernel: str) -> list[tuple[int, int]]:
+    return [found.span() for found in pattern.finditer(text_of(kernel))]
+
+
+def rejected(kernel: str, place: tuple[int, int], text: str, kinds: set[str]) -> None:
+    """A finding of one of `kinds` says so; where there are none, wrong results alone do."""
+    made = program("mma_bounded", gate="bounded", **ON)
+    call = drawn(made, 12, (37, 0, 20), H=1)
+    trial = try_program(Changed(made, kernel, place, text), call, target=TARGET, seed=3)
+    assert trial.verdict == "fail", trial.explain()
+    if kinds:
+        assert kinds & {finding.kind for finding in trial.emulation.findings}, trial.explain()
+    else:
+        assert not trial.emulation.findings and not trial.acceptance.accepted
+
+
+def test_a_dropped_wait_is_rejected():
+    (place,) = places(WAIT, "recurrence")
+    rejected("recurrence", place, ";", {"unawaited"})
+
+
+@pytest.mark.parametrize(("kernel", "least"), [("prepare", 6), ("recurrence", 2)])
+def test_every_dropped_barrier_is_rejected(kernel, least):
+    """But those that no two threads need, by their addresses, which are counted without the emulator."""
+    text = text_of(kernel)
+    needed = [place for place in places(BARRIER, kernel) if not keeps_nothing_apart(text, place[0])]
+    assert len(needed) >= least
+    for place in needed:
+        rejected(kernel, place, ";", {"race"})
+
+
+@pytest.mark.parametrize(("pattern", "text", "kinds"), [
+    (ROW, "128", {"uninitialised"}), (PIECE, "((lane >> 4) ^ 1) * 8", set()),
+], ids=["rows", "pieces"])  # fmt: skip
+def test_a_wrong_arrangement_of_shared_memory_is_rejected(pattern, text, kinds):
+    rejected("recurrence", places(pattern, "recurrence")[0], text, kinds)
