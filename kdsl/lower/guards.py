@@ -23,10 +23,15 @@ def with_joined_guards(module):
     """The module's functions with conditions on thread indices joined and moved out of loops."""
     found = {}
     for name, func in module.functions.items():
-        threads: list = []
-        structural_walk(func.body, (AttrStmt, lambda s: threads.extend(thread_index(s))))
-        found[name] = func.with_body(joined(func.body, threads))
+        found[name] = func.with_body(joined(func.body, thread_indices(func.body)))
     return tvm.IRModule(found, attrs=module.attrs)
+
+
+def thread_indices(body) -> list:
+    """The variables bound to indices of a thread in its block."""
+    found: list = []
+    structural_walk(body, (AttrStmt, lambda statement: found.extend(thread_index(statement))))
+    return found
 
 
 def thread_index(statement: AttrStmt) -> list:

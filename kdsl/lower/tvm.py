@@ -49,7 +49,6 @@ def _without_torch():
 check_versions()
 with _without_torch():
     import tvm
-    from tvm_ffi import structural_equal, structural_walk
     import tvm.s_tir.transform as s_transform
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
@@ -76,6 +75,7 @@ with _without_torch():
         decl_buffer,
         op,
     )
+    from tvm_ffi import structural_equal, structural_walk
 
 __all__ = [
     "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",

@@ -108,8 +108,9 @@ def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], w
     if on_fragments(part, tensors) is not None:
         return None
     loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
-    kind = owners(part, tensors) if touches_private(part, tensors) else "pieces" if takes_pieces(part, tensors, warps) else "turns"
-    return kind, loops
+    if touches_private(part, tensors):
+        return owners(part, tensors), loops
+    return ("pieces" if takes_pieces(part, tensors, warps) else "turns"), loops
 
 
 def identity(read: Read, part: PlannedStage, scan: str | None) -> bool:

@@ -229,7 +229,9 @@ def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Ten
 class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
-    def __init__(self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]):
+    def __init__(
+        self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]
+    ):
         self.kernel, self.role, self.tensors, self.pins, self.decisions = (
             kernel,
             role,
@@ -272,7 +274,8 @@ class _Steps:
             if stage.name in self.fragments:
                 fragment = on_fragments(stage, self.tensors)
                 loops = tuple(loop.index for loop in stage.loops)
-                yield s.FragmentLoops(stage.name, stage.span, "on the fragment", fragment.instruction, loops, self.role.warps)
+                why = "on the fragment"
+                yield s.FragmentLoops(stage.name, stage.span, why, fragment.instruction, loops, self.role.warps)
             elif touches_private(stage, self.tensors):
                 yield from deal_private(stage, self.tensors, self.role.warps)
             elif stage.name in self.products or stage.kind == "copy":

@@ -66,7 +66,8 @@ def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
             required="one index in one width: every lane owns its values of it",
             help=("place one of the tensors in shared memory",),
         )  # fmt: skip
-    span, why = stage.span, f"{dealt} over {warps} warps of {LANES} lanes" + (f", {by} neighbours each" if by > 1 else "")
+    span, each = stage.span, f", {by} neighbours each" if by > 1 else ""
+    why = f"{dealt} over {warps} warps of {LANES} lanes{each}"
     loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
     if dealt not in loops or loops[dealt].kind != "spatial":
         raise PlanRefused(

@@ -83,8 +83,7 @@ def graph_stage_reads(stage: PlannedStage) -> set[str]:
 def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, right_name: str, span: Span) -> None:
     if (left.fragment is None and left.memory != "shared") or left.dtype == "f32":
         raise PlanRefused(
-            "E301", f"`{left.name}` is operand A of `{stage.name}`, which takes 16-bit values in fragments or from shared memory",
-            span,
+            "E301", f"`{left.name}` is operand A of `{stage.name}`: 16-bit values in fragments or in shared memory", span,
             observed=f"{left.dtype} in {left.memory}",
             help=(f"add `{left.name} for {stage.name} : bf16 in registers as {instruction}.A`",),
         )  # fmt: skip
@@ -102,7 +101,9 @@ def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, righ
         )  # fmt: skip
 
 
-def product_steps(product: Product, warps: int, tensors: Mapping[str, Tensor], pins: Pins) -> tuple[list[s.Step], Decision]:
+def product_steps(
+    product: Product, warps: int, tensors: Mapping[str, Tensor], pins: Pins
+) -> tuple[list[s.Step], Decision]:
     """Tiles of 16, the accumulator's rows over the warps, initial values first, then the instruction."""
     stage, span = product.stage, product.span
     extent = {loop.index: loop.extent for loop in stage.loops}

@@ -10,9 +10,9 @@ from attrs import evolve
 
 from kdsl.check.library import load
 from kdsl.lower.intrinsics.matrix import register
-from kdsl.plan.cuda.products import intrinsic_name
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tvm import Schedule, load_json, s_tir, save_json
+from kdsl.plan.cuda.products import intrinsic_name
 from kdsl.prove import fields, prover
 from kdsl.prove.cases import cases_of
 from kdsl.prove.forms import covering, plan_of_form
