@@ -9,7 +9,7 @@ from kdsl.bundle.load import load_bundle
 from kdsl.bundle.write import write_bundle
 from kdsl.check.library import load
 from kdsl.data import data_root
-from kdsl.driver.compile import NoRule, bundle_for
+from kdsl.driver.compile import NoRule, bundle_for, plan_for
 from kdsl.driver.package import manifest_of, variant_files
 from kdsl.driver.requirements import requirements
 from kdsl.lower.lowering import Lowering
@@ -51,15 +51,20 @@ def test_what_only_a_call_decides_is_kept_for_the_launcher():
     assert [r.text for r in requirements(plan(shipped(), "mma_any_gate", target="sm_90a"))] == ["HV % H == 0"]
 
 
-def test_a_bound_that_no_rule_takes_is_refused_before_anything_is_built():
+def bounded_request(lower_bound: float) -> CallRequest:
     ports = dict.fromkeys(("q", "k", "v", "g", "beta", "o"), "bf16") | dict.fromkeys(("A_log", "final_state"), "f32")
     options = {"gate": "bounded", "use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True,
                "allow_neg_eigval": False, "state_v_first": False}  # fmt: skip
     sizes = {"B": 1, "T": 64, "H": 2, "HV": 2, "N": 1, "K": 128, "V": 128}
     given = {"A_log": True, "dt_bias": False, "initial_state": False, "cu_seqlens": False, "final_state": True}
-    scalars = {"lower_bound": -8.0, "scale": 1.0}
+    scalars = {"lower_bound": lower_bound, "scale": 1.0}
+    return CallRequest("kda.chunk_forward", "sm_90a", ports, options, sizes, given, scalars)
+
+
+def test_a_rule_is_chosen_by_the_numbers_of_a_call():
+    assert plan_for(shipped(), bounded_request(-5.0)).rule.name == "mma_bounded"
     with pytest.raises(NoRule, match="lower_bound"):
-        bundle_for(CallRequest("kda.chunk_forward", "sm_90a", ports, options, sizes, given, scalars))
+        bundle_for(bounded_request(-8.0))
 
 
 COPY = """
