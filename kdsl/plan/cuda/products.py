@@ -83,7 +83,7 @@ def graph_stage_reads(stage: PlannedStage) -> set[str]:
 def _check_operands(stage, instruction, left: Tensor, right: Tensor | None, right_name: str, span: Span) -> None:
     if (left.fragment is None and left.memory != "shared") or left.dtype == "f32":
         raise PlanRefused(
-            "E301", f"`{left.name}` is operand A of `{stage.name}`: 16-bit values in fragments or in shared memory", span,
+            "E301", f"`{left.name}` is operand A of `{stage.name}`: 16-bit values in fragments or shared memory", span,
             observed=f"{left.dtype} in {left.memory}",
             help=(f"add `{left.name} for {stage.name} : bf16 in registers as {instruction}.A`",),
         )  # fmt: skip
