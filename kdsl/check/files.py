@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from kdsl.check.findings import closest
 from kdsl.data import data_root
 from kdsl.source.diagnostic import Diagnostic
 from kdsl.source.span import Origin, SourceFile, Span
@@ -92,13 +93,24 @@ def follow_uses(loaded: Loaded, tree: n.Tree, path: Path, users: list[Path]) -> 
                 "E105", f"there is no file `{use.path.value}` to use", use.path.span, label=found,
                 observed=found,
                 required="a .kds file, relative to this one",
-                help=(_standard_hint(use.path.value),)))  # fmt: skip
+                help=_path_help(use.path.value, target)))  # fmt: skip
         else:
             _read(loaded, target, chain)
 
 
-def _standard_hint(path: str) -> str:
-    return "the standard library is always in scope and needs no `use`" if "std" in path else "check the path"
+def _path_help(path: str, target: Path) -> tuple[str, ...]:
+    """The file that was likely meant, or that the line is not needed."""
+    try:
+        beside = sorted(p.name for p in target.parent.glob("*.kds"))
+    except OSError:
+        beside = []
+    near = closest(target.name, beside)
+    if near is not None:
+        return (f"did you mean `{path.removesuffix(target.name)}{near}`?",)
+    known = any(p.name == target.name for p in standard_files())
+    return ("remove the line: the standard library, its tactics and targets included, needs no `use`"
+            if known or "std" in path else
+            "write the file, or remove the line: the standard library needs no `use`",)  # fmt: skip
 
 
 def _resolved(path: Path) -> Path:

@@ -62,7 +62,8 @@ class SharedAccess:
 
     `kind`: ld, st, cp.async (with `width` bytes a lane), ldmatrix, stmatrix (with `matrices`), or anything
     else, which has no lane addresses. `offset` is the byte offset of the lane; `variables` maps the others
-    to what they run over; `base` is where the buffer lies in shared memory.
+    to what they run over; `base` is where the buffer lies in shared memory; `source` is the byte offset in global
+    memory that a lane of cp.async copies from.
     """
 
     name: str
@@ -73,6 +74,7 @@ class SharedAccess:
     active: int = banks.ALL
     base: int = 0
     variables: Mapping[str, Sequence[int]] = field(factory=dict)
+    source: Index | None = None
 
 
 @frozen
@@ -143,6 +145,11 @@ def _at(access: SharedAccess, values: Mapping[str, int], paired: bool) -> banks.
     found = addresses(access, values)
     if access.kind in BY_ROW:
         return banks.matrix_wavefronts(found, access.matrices)
+    if access.kind == "cp.async":
+        read = None
+        if access.source is not None:
+            read = [access.source.at({**values, LANE: lane}) for lane in range(banks.LANES)]
+        return banks.copy_wavefronts(found, access.width, access.active, read)
     return banks.wavefronts(found, access.width, access.active, paired and access.kind == "ld")
 
 

@@ -10,6 +10,11 @@ one for each quarter for 16. ldmatrix and stmatrix make one request for each 8 x
 `paired` adds what NVIDIA says of 64-bit and 128-bit loads on compute capability 7.x (developer forum,
 "Unexpected shared memory bank conflict"): if every active lane n has the address of lane n ^ 1, or every one
 that of n ^ 2, two requests become one. Without it the count is an upper bound.
+
+Copies from global to shared memory, as Nsight Compute counts 90 patterns of them on an H200: copies of 4 and 8 bytes go
+through L1, and a request takes as many wavefronts as the bank with the most words among those that it writes or, in L1,
+among those that it reads. Copies of 16 bytes go past L1 (`cp.async.cg`); they take one for each quarter warp wherever
+they write, since what arrives from L2 is written as it arrives.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ BANK_BYTES = 4
 ALL = 0xFFFF_FFFF
 WIDTHS = (1, 2, 4, 8, 16)
 ROW_BYTES = 16  # of a matrix of ldmatrix and stmatrix
+PAST_L1 = 16  # bytes a lane of the copies that go past L1
+COPY_ISSUE = 4  # wavefronts that Nsight Compute counts for a copy through L1 beside those of its data
 SWIZZLE_BITS = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
@@ -62,21 +69,40 @@ class Wavefronts:
 
 
 def wavefronts(addresses: Sequence[int], width: int, active: int = ALL, paired: bool = False) -> Wavefronts:
-    """A load or store of `width` bytes a lane, or the shared side of cp.async, which writes as a store does.
+    """A load or store of `width` bytes a lane.
 
     `addresses` has 32 entries; bit n of `active` says whether lane n takes part. Raises Misaligned.
     """
+    lanes = _active(addresses, width, active)
+    size = LANES if width <= BANK_BYTES else LANES * BANK_BYTES // width
+    if paired and width > BANK_BYTES and _pairs(addresses, lanes):
+        size *= 2
+    groups = ([lane for lane in lanes if lane // size == group] for group in range(LANES // size))
+    return _requests([[addresses[lane] for lane in group] for group in groups if group], width)
+
+
+def copy_wavefronts(
+    written: Sequence[int], width: int, active: int = ALL, read: Sequence[int] | None = None
+) -> Wavefronts:
+    """cp.async of `width` bytes a lane to the shared addresses `written`, from the global addresses `read`, which are
+    taken as free of conflicts where they are not given. Raises Misaligned."""
+    into = wavefronts(written, width, active)
+    if width == PAST_L1:
+        return Wavefronts((1,) * len(into.requests), len(into.requests))
+    if read is None:
+        return into
+    out = wavefronts(read, width, active)
+    return Wavefronts(tuple(map(max, into.requests, out.requests)), into.ideal)
+
+
+def _active(addresses: Sequence[int], width: int, active: int) -> list[int]:
     if width not in WIDTHS:
         raise ValueError(f"no access is {width} bytes wide")
     lanes = [lane for lane in range(LANES) if active >> lane & 1]
     for lane in lanes:
         if addresses[lane] % width:
             raise Misaligned(lane, addresses[lane], width)
-    size = LANES if width <= BANK_BYTES else LANES * BANK_BYTES // width
-    if paired and width > BANK_BYTES and _pairs(addresses, lanes):
-        size *= 2
-    groups = ([lane for lane in lanes if lane // size == group] for group in range(LANES // size))
-    return _requests([[addresses[lane] for lane in group] for group in groups if group], width)
+    return lanes
 
 
 def matrix_wavefronts(rows: Sequence[int], matrices: int) -> Wavefronts:

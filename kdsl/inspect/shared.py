@@ -64,6 +64,8 @@ class SharedUse:
         try:
             if self.kind == "ldmatrix":
                 return banks.matrix_wavefronts(pattern.addresses, 4)
+            if self.kind == "cp.async":
+                return banks.copy_wavefronts(pattern.addresses, width, pattern.active)
             return banks.wavefronts(pattern.addresses, width, pattern.active)
         except banks.Misaligned:
             return None

@@ -118,7 +118,7 @@ def percent(here: Here, findings: Findings):
         return None
     findings.report(
         "E020", (number.start, sign.stop), f"`{number.text}%` does not say of what", label="a share of what?",
-        help=f"write `{number.text}% of x`, where x is what 100% would be",
+        help=f"write what 100% would be, as in `{number.text}% of target.shared_bytes_per_block`",
     )  # fmt: skip
     return Repair(index, 1)
 

@@ -29,7 +29,15 @@ Wavefronts phase(std::array<uint32_t, 64>& words, unsigned count) {
   return {most, (count + 31) / 32};
 }
 
-Wavefronts wavefronts(const SharedAccess* const* access, unsigned bytes, uint32_t lanes) {
+// Copies of 16 bytes go past L1 and take one wavefront for each quarter warp, wherever they write.
+Wavefronts past_l1(uint32_t lanes) {
+  unsigned quarters = 0;
+  for (; lanes != 0; lanes >>= 8) quarters += (lanes & 0xff) != 0;
+  return {quarters, quarters};
+}
+
+Wavefronts wavefronts(const SharedAccess* const* access, int kind, unsigned bytes, uint32_t lanes) {
+  if (kind == kCopy && bytes == 16) return past_l1(lanes);
   const unsigned width = std::max(bytes, 4u), lanes_of_phase = std::min(32u, std::bit_floor(128 / width));
   Wavefronts sum;
   for (unsigned begin = 0; begin < kLanes; begin += lanes_of_phase) {
@@ -72,7 +80,8 @@ void count_in_step(const Warp& warp) {
   const SharedAccess* access[kLanes];
   for (size_t i = 0; i < warp.thread[0]->accesses.size(); ++i) {
     for (unsigned lane = 0; lane < warp.size; ++lane) access[lane] = &warp.thread[lane]->accesses[i];
-    add(access[0]->line, access[0]->kind, access[0]->bytes, wavefronts(access, access[0]->bytes, warp.existing()));
+    add(access[0]->line, access[0]->kind, access[0]->bytes,
+        wavefronts(access, access[0]->kind, access[0]->bytes, warp.existing()));
   }
 }
 
@@ -92,7 +101,7 @@ void count_by_line(const Warp& warp) {
   }
   for (const auto& [key, instructions] : lines) {
     const auto [line, kind, bytes] = key;
-    for (const Instruction& one : instructions) add(line, kind, bytes, wavefronts(one.access, bytes, one.lanes));
+    for (const Instruction& one : instructions) add(line, kind, bytes, wavefronts(one.access, kind, bytes, one.lanes));
   }
 }
 

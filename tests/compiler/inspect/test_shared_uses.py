@@ -56,15 +56,27 @@ def test_degrees_agree_with_the_emulator(rule):
     assert compared >= 9
 
 
-@pytest.mark.parametrize("pad, degree", [(8, 1.0), (0, 8.0), (16, 2.0), (4, None)])
+@pytest.mark.parametrize("pad, degree", [(8, 1.0), (0, 8.0), (16, 2.0)])
 def test_the_pad_of_an_operand_decides(tmp_path, pad, degree):
-    """Rows of 256 bytes: without a pad all eight rows of a matrix lie in the same banks. Rows of 264 bytes
-    are no multiple of 16: no matrix can be loaded there, and nothing is known."""
+    """Rows of 256 bytes: without a pad all eight rows of a matrix lie in the same banks."""
     lowering = lowered(padded(tmp_path, pad), "padded", "sm_90a")
     (found,) = [u for u in uses_of(lowering, "recurrence") if u.stage == "state_key" and u.kind == "ldmatrix"]
     assert found.tensors == ("k_decayed",)
-    fronts = found.wavefronts()
-    assert (fronts.degree if fronts else None) == degree
+    assert found.wavefronts().degree == degree
+
+
+def test_a_matrix_that_cannot_be_loaded_is_unknown():
+    """Rows of 264 bytes are no multiple of 16."""
+    (rows,) = patterns(np.arange(32) * 264, np.asarray(True))
+    assert SharedUse("s", "b", "ldmatrix", 16, (rows,)).wavefronts() is None
+
+
+def test_copies_past_l1_do_not_conflict_and_others_do():
+    """As Nsight Compute counts them: wavefronts_h200.csv."""
+    (column,) = patterns(np.arange(32) * 128, np.asarray(True))
+    fronts = {width: SharedUse("s", "b", "cp.async", width, (column,)).wavefronts() for width in (4, 8, 16)}
+    assert [fronts[width].count for width in (4, 8, 16)] == [32, 32, 4]
+    assert fronts[16].degree == 1 and fronts[4].degree == 32
 
 
 def test_lanes_that_do_not_run_do_not_conflict():

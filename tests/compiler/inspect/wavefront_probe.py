@@ -5,7 +5,7 @@
     ncu --csv --metrics METRICS ./probe > ncu.csv                                  (METRICS: `... metrics`)
     python wavefront_probe.py compare ncu.csv
 
-One kernel of one warp for each access, so that a kernel's metric is the access's. Both use the same index.
+One kernel of one warp for each access, so that a kernel's metric is the access's. Both use the same indices.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import csv
 import sys
 
 from kdsl.inspect.access import SharedAccess, index, judge
+from kdsl.inspect.banks import COPY_ISSUE, PAST_L1
 
 LD, ST = (f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st"))
 COPY = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -50,15 +51,35 @@ ACCESSES = (
     ("ldmatrix_x2", "ldmatrix", "lane % 16 * 64", 2, ~0),
     ("stmatrix_rows128", "stmatrix", "lane % 16 * 128 + lane / 16 * 16", 4, ~0),
     ("stmatrix_padded", "stmatrix", "lane % 16 * 144 + lane / 16 * 16", 4, ~0),
-    ("copy16_row", "cp.async", "lane * 16", 16, ~0), ("copy16_column", "cp.async", "lane * 128", 16, ~0),
-    ("copy4_row", "cp.async", "lane * 4", 4, ~0),
+)  # fmt: skip
+# Byte offsets of a lane's W bytes, written in shared memory and read from global memory.
+WRITTEN = {
+    "row": "lane * W", "col": "lane * 128", "two": "lane * W * 2", "same": "lane / 2 * W * 4 + lane % 2 * W",
+    "r272": "lane * W / 256 * 272 + lane * W % 256", "r48": "lane * W / 32 * 48 + lane * W % 32",
+    "r64p80": "lane * W / 64 * 80 + lane * W % 64", "p128": "lane * W / 16 * 128 + lane * W % 16",
+    "p132": "lane * (W + 128)",
+}  # fmt: skip
+READ = {
+    "row": "lane * W", "x16": "lane * 16", "x32": "lane * 32", "x128": "lane * 128", "off": "lane * W + 32",
+    "r32": "lane * W / 32 * 1024 + lane * W % 32", "r256": "lane * W / 256 * 4096 + lane * W % 256",
+    "mix": "(lane * 5 % 32) * W",
+}  # fmt: skip
+# Of a copy: name, where it writes, its width, where it reads. Width 16 goes past L1, the others through it.
+COPIES = tuple(
+    (f"copy{width}_{to}_{of}", WRITTEN[to].replace("W", str(width)), width, READ[of].replace("W", str(width)))
+    for width in (4, 8, 16) for to in WRITTEN for of in READ if to in ("row", "col", "p132") or of == "row"
 )  # fmt: skip
 
 
-def access(row) -> SharedAccess:
-    name, kind, offset, size, mask = row
-    matrices = size if kind.endswith("matrix") else 4
-    return SharedAccess(name, kind, index(offset), size, matrices, mask & 0xFFFFFFFF)
+def accesses() -> list[SharedAccess]:
+    """Every access of the program, as the model has it."""
+    found = []
+    for name, kind, offset, size, mask in ACCESSES:
+        matrices = size if kind.endswith("matrix") else 4
+        found.append(SharedAccess(name, kind, index(offset), size, matrices, mask & 0xFFFFFFFF))
+    for name, to, width, of in COPIES:
+        found.append(SharedAccess(name, "cp.async", index(to), width, source=index(of)))
+    return found
 
 
 def instruction(kind: str, size: int) -> str:
@@ -71,10 +92,6 @@ def instruction(kind: str, size: int) -> str:
             return f'asm volatile("{head} {{{",".join(words)}}}, [%{size}];" : {outs} : "r"(at));'
         ins = ", ".join(f'"r"(r[{n}])' for n in range(size))
         return f'asm volatile("{head} [%0], {{{",".join(words)}}};" :: "r"(at), {ins});'
-    if kind == "cp.async":
-        cache = "cg" if size == 16 else "ca"
-        copy = f'asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size};"'
-        return f'{copy} :: "r"(at), "l"(in + lane * 4)); asm volatile("cp.async.wait_all;");'
     lanes = max(size // 4, 1)
     vector = f".v{lanes}" if lanes > 1 else ""
     kinds = {1: "u8", 2: "u16"}.get(size, "u32")
@@ -89,22 +106,34 @@ def instruction(kind: str, size: int) -> str:
     return f'asm volatile("st.shared{vector}.{kinds} [%0], {shown};" :: "r"(at), {ins});'
 
 
+def copied(width: int, source: str) -> str:
+    """Inline assembly of a copy to `at`, and the wait for it."""
+    copy = f'asm volatile("cp.async.{"cg" if width == 16 else "ca"}.shared.global [%0], [%1], {width};"'
+    return f'{copy} :: "r"(at), "l"(in + ({source}))); asm volatile("cp.async.wait_all;");'
+
+
+def kernel(name: str, offset: str, body: str) -> str:
+    return f"""extern "C" __global__ void {name}(unsigned* out, const unsigned char* in) {{
+  extern __shared__ __align__(1024) unsigned char memory[];
+  unsigned lane = threadIdx.x, r[4] = {{lane, lane, lane, lane}};
+  unsigned at = (unsigned)__cvta_generic_to_shared(memory) + ({offset});
+  {body}
+  out[lane] = r[0] + r[1] + r[2] + r[3];
+}}"""
+
+
 def program() -> str:
     """Every access as a kernel of one warp, and a main that launches each once."""
     parts = ["#include <cstdio>", "#include <cuda_runtime.h>"]
     for name, kind, offset, size, mask in ACCESSES:
         guard = "" if kind.endswith("matrix") else f"if (0x{mask & 0xFFFFFFFF:x}u >> lane & 1) "
-        parts.append(f"""extern "C" __global__ void {name}(unsigned* out, const unsigned* in) {{
-  extern __shared__ __align__(1024) unsigned char memory[];
-  unsigned lane = threadIdx.x, r[4] = {{lane, lane, lane, lane}};
-  unsigned at = (unsigned)__cvta_generic_to_shared(memory) + ({offset});
-  {guard}{{ {instruction(kind, size)} }}
-  out[lane] = r[0] + r[1] + r[2] + r[3];
-}}""")
-    launches = "\n".join(f"  {name}<<<1, 32, 32768>>>(out, in);" for name, *_ in ACCESSES)
+        parts.append(kernel(name, offset, f"{guard}{{ {instruction(kind, size)} }}"))
+    parts += [kernel(name, to, copied(width, of)) for name, to, width, of in COPIES]
+    launches = "\n".join(f"  {one.name}<<<1, 32, 32768>>>(out, in);" for one in accesses())
     parts.append(f"""int main() {{
-  unsigned *out, *in;
-  cudaMalloc(&out, 4096); cudaMalloc(&in, 4096); cudaMemset(in, 0, 4096);
+  unsigned* out;
+  unsigned char* in;
+  cudaMalloc(&out, 4096); cudaMalloc(&in, 65536); cudaMemset(in, 0, 65536);
 {launches}
   cudaError_t fault = cudaDeviceSynchronize();
   printf("%s\\n", cudaGetErrorString(fault));
@@ -114,11 +143,12 @@ def program() -> str:
 
 
 def predictions() -> dict[str, tuple[int, int, int]]:
-    """For each access: wavefronts, wavefronts with paired lanes, the ideal."""
+    """For each access: wavefronts as the profiler counts them, those with paired lanes, the ideal."""
     found = {}
-    for row in ACCESSES:
-        plain, paired = judge(access(row)).wavefronts, judge(access(row), paired=True).wavefronts
-        found[row[0]] = (plain.count, paired.count, plain.ideal)
+    for one in accesses():
+        issue = COPY_ISSUE if one.kind == "cp.async" and one.width != PAST_L1 else 0
+        plain, paired = judge(one).wavefronts, judge(one, paired=True).wavefronts
+        found[one.name] = (issue + plain.count, issue + paired.count, issue + plain.ideal)
     return found
 
 
@@ -130,7 +160,7 @@ def compare(path: str) -> int:
     for row in csv.DictReader(lines):
         name = row["Kernel Name"].partition("(")[0]
         measured.setdefault(name, {})[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
-    kinds = {row[0]: row[1] for row in ACCESSES}
+    kinds = {one.name: one.kind for one in accesses()}
     wrong = 0
     print("| access | model | paired | ideal | measured |\n|---|---|---|---|---|")
     for name, (plain, paired, ideal) in predictions().items():

@@ -17,6 +17,8 @@ from click.testing import CliRunner
 from kdsl.cli.main import cli
 from kdsl.data import data_root
 
+from .mends import MENDS, NEW_NAME
+
 FOLDER = Path(__file__).with_name("mistakes")
 NAMES = sorted(path.stem for path in FOLDER.glob("*.kds"))
 
@@ -60,6 +62,27 @@ def test_it_is_found_and_says_what_to_do(name):
     first = found[0]
     explained = first["help"] or first["required"] or first["notes"] or first["labels"]
     assert explained or ":" in first["message"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_can_be_mended_from_the_message_alone(name, tmp_path, monkeypatch):
+    """Every step writes words that the messages or the file show; after the last one nothing is found."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"{name}.kds"
+    text = (FOLDER / f"{name}.kds").read_text("utf-8")
+    known = words(text) | {NEW_NAME}
+    for old, new in MENDS[name]:
+        file.write_text(text, encoding="utf-8")
+        known |= words(checked(name))
+        known |= {str(int(word) - 1) for word in known if word.isdigit()}  # the last one that is right
+        assert old in text and words(new) <= known, (old, words(new) - known)
+        text = text.replace(old, new, 1)
+    file.write_text(text, encoding="utf-8")
+    assert json.loads(checked(name, "--format", "json"))["diagnostics"] == []
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z0-9_]+|[^\sA-Za-z0-9_`]", text))
 
 
 def test_there_are_fifty():
