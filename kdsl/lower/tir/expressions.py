@@ -83,7 +83,7 @@ class Scope:
     renamed: Mapping[str, str] = field(factory=dict)
     own: str | None = None  # the tensor of a scan, whose earlier elements its stage reads
     offsets: Mapping[str, object] = field(factory=dict)  # where the block's tile of an index starts
-    slots: Mapping[str, object] = field(factory=dict)  # where the step lies in workspaces
+    place: object = None  # where the step's tensors lie in workspaces
     loads: list = field(factory=list)  # every buffer element read, in order
 
     @property
@@ -300,11 +300,16 @@ class Scope:
                 stored = [tirx.truncmod(step, constant(tensor.ring, "int64")).astype("int32"), *stored]
             return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
-        prefix = [
-            self.slots[index.name] if index.slot is not None else self.indices[index.name]
-            for index in workspace_axes(self.signature.plan)
-        ]
-        return self.signature.workspace(tensor), [as_index(i) for i in (*prefix, *values)]
+        return self.signature.workspace(tensor), [as_index(i) for i in (self.place, *values)]
+
+    def workspace_place(self):
+        """The position of this step's tensors in every workspace: its slot, and the parallel indices in it."""
+        place = None
+        for index in workspace_axes(self.signature.plan):
+            at = as_index(self.indices[index.name] if index.slot is None else self.value(index.slot))
+            extent = self.signature.extent(index.slots or index.extent)
+            place = at if place is None else place * as_index(extent) + at
+        return place
 
     def tensor(self, name: str, indices: tuple[n.Expr, ...]):
         buffer, values = self.element(self.renamed.get(name, name), [self.value(i) for i in indices])

@@ -88,9 +88,11 @@ class Signature:
 
     def workspace(self, tensor: Tensor):
         if tensor.name not in self.workspaces:
-            axes = [self.extent(index.slots or index.extent) for index in workspace_axes(self.plan)]
+            places = 1
+            for index in workspace_axes(self.plan):
+                places = self.extent(index.slots or index.extent) * places
             self.workspaces[tensor.name] = decl_buffer(
-                [*axes, *tensor.shape], TVM_DTYPE[tensor.dtype], tensor.name, layout=None
+                [places, *tensor.shape], TVM_DTYPE[tensor.dtype], tensor.name, layout=None
             )
         return self.workspaces[tensor.name]
 

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from kdsl.check.graph import strip
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
-from kdsl.lower.tir.function import Argument, Signature, local_buffer, workspace_axes
+from kdsl.lower.tir.function import Argument, Signature, local_buffer
 from kdsl.lower.tvm import (
     AttrStmt,
     Bind,
@@ -80,7 +80,7 @@ class KernelBuilder:
     buffers: dict[str, object] = field(factory=dict)
     outer: dict[str, object] = field(factory=dict)  # grid and sequential indices as block variables
     offsets: dict[str, object] = field(factory=dict)  # where this block's tile of an index starts
-    slots: dict[str, object] = field(factory=dict)  # where this step lies in workspaces
+    place: object = None  # where this step's tensors lie in workspaces
 
     # ---- nesting ----
     def root(self):
@@ -148,9 +148,9 @@ class KernelBuilder:
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
-        slot = self.bind_slots("")
+        begun = self.bind_place("")
         if trips is not None and self.rewrites_shared() and not self.kernel.copies:  # copies bring a barrier
-            slot.append(self.barrier())
+            begun.append(self.barrier())
         fetches = self.fetches(trips)
         stages = self.body_sblocks()
         copied = [stage.tensor for stage in self.kernel.copies]
@@ -162,24 +162,19 @@ class KernelBuilder:
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         realize = self.after_wait(SBlockRealize([], True, inner))
-        body = sequence([*slot, *fetches, realize, *self.sblocks(self.kernel.commits)])
+        body = sequence([*begun, *fetches, realize, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
                        body, alloc_buffers=[self.buffers[name] for name in carries])  # fmt: skip
         return SBlockRealize(values, True, block)
 
-    def bind_slots(self, suffix: str):
+    def bind_place(self, suffix: str):
         """Where this step's tensors lie in workspaces, computed once."""
         if not any(t.scope == "call" for t in self.kernel.tensors.values()):
             return []
         scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
-        statements, self.slots = [], {}
-        for index in workspace_axes(self.plan):
-            if index.slot is not None:
-                slot = as_index(scope.value(index.slot))
-                statement, self.slots[index.name] = self.signature.hold(f"{index.name}_slot{suffix}", slot)
-                statements.append(statement)
-        return statements
+        statement, self.place = self.signature.hold(f"place{suffix}", scope.workspace_place())
+        return [statement]
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----
     def first_fetches(self, name: str, trips):
@@ -199,21 +194,21 @@ class KernelBuilder:
         if not ahead:
             group = self.committed(self.sblocks(self.kernel.copies))
             return [self.barrier(), group] if name is not None else [group]
-        here, slots = self.outer[name], self.slots
+        here, place = self.outer[name], self.place
         self.outer[name] = here + constant(ahead, "int64")
         group = self.group(self.kernel.copies, self.outer[name], trips)
-        self.outer[name], self.slots = here, slots
+        self.outer[name], self.place = here, place
         return [self.barrier(), group]  # before the slot is filled anew, all have read it
 
     def group(self, stages: tuple[PlannedStage, ...], step, trips):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""
-        slots = self.bind_slots(f"_{stages[0].name}")
-        return self.committed(self.sblocks(stages), slots, step < trips)
+        place = self.bind_place(f"_{stages[0].name}")
+        return self.committed(self.sblocks(stages), place, step < trips)
 
-    def committed(self, copies, slots=(), inside=None):
+    def committed(self, copies, first=(), inside=None):
         """Asynchronous copies as one group."""
         copies = [AttrStmt(0, "async_scope", constant(1, "int32"), copy) for copy in copies]
-        body = sequence([*slots, *copies])
+        body = sequence([*first, *copies])
         if inside is not None:
             body = tirx.IfThenElse(inside, body, None)
         return AttrStmt(0, "async_commit_queue_scope", constant(0, "int32"), body)
@@ -274,7 +269,7 @@ class KernelBuilder:
         variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in inner}
         scope = Scope(
             self.signature, self.buffers, {**self.outer, **row, **variables}, stage.renamed,
-            stage.tensor if stage.scan is not None else None, self.offsets, self.slots,
+            stage.tensor if stage.scan is not None else None, self.offsets, self.place,
         )  # fmt: skip
         body, init, write = self.statements(stage, scope)
         iters = [
