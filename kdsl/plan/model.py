@@ -153,6 +153,7 @@ class KernelPlan:
     threads: tuple[int, ...] = ()
     guarded: str | None = None
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
+    settled: bool = False  # in every step a barrier stands after the last use of what is fetched
     aligned: Mapping[str, int] = field(factory=dict)  # bytes that ports must start at multiples of
     resident: int | None = None  # blocks that an SM must be able to hold: it bounds the registers
 

@@ -198,7 +198,7 @@ class KernelBuilder:
         self.outer[name] = here + constant(ahead, "int64")
         group = self.group(self.kernel.copies, self.outer[name], trips)
         self.outer[name], self.place = here, place
-        return [self.barrier(), group]  # before the slot is filled anew, all have read it
+        return [group] if self.kernel.settled else [self.barrier(), group]  # all have read the slot that is filled anew
 
     def group(self, stages: tuple[PlannedStage, ...], step, trips):
         """Copies of one step as one group, empty beyond the last step: then the waits can count groups."""

@@ -63,6 +63,22 @@ def barriers(
     return tuple(before)
 
 
+def settled(
+    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor], fences: Sequence[str], fetched: frozenset[str]
+) -> bool:
+    """Whether a barrier of the step stands after the last stage that reads a fetched tensor.
+
+    Then a slot of a ring is free when the next step begins, without another barrier.
+    """
+    readers = [at for at, stage in enumerate(body) if any(touches(part, fetched) for part in stage.unrolled)]
+    places = [at for at, stage in enumerate(body) if stage.name in fences]
+    return bool(readers and places) and max(readers) < max(places)
+
+
+def touches(part: PlannedStage, names: frozenset[str]) -> bool:
+    return any(part.renamed.get(read.tensor, read.tensor) in names for read in reads_of(part))
+
+
 def _refuse(pins: Pins, kernel: Kernel, why: str):
     raise PlanRefused("D139", why, pins.span(kernel.name, "barriers_before"),
                       help=("leave the pin out: the derivation sets the barriers that are needed",))  # fmt: skip

@@ -10,7 +10,7 @@ from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_uncovered_rows
-from kdsl.plan.cuda.barriers import barriers, reads_of
+from kdsl.plan.cuda.barriers import barriers, reads_of, settled
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
 from kdsl.plan.cuda.private import deal_private, owned_by_lanes, owners, touches_private, with_private
@@ -70,7 +70,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
-        threads=(LANES, role.warps), barriers=fences, aligned=aligned_ports(body, copies, builder, request),
+        threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched), aligned=aligned_ports(body, copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
