@@ -52,18 +52,20 @@ def plans_for(library: Library, calls: Iterable[Described], targets: Iterable[st
     return list(plans.values()), refused
 
 
-def precompile(plans: Iterable[Plan], folder: Path | None) -> Iterator[tuple[Path, list[Plan]]]:
+def precompile(
+    plans: Iterable[Plan], folder: Path | None, proved: bool = False
+) -> Iterator[tuple[Path, list[Plan]]]:
     """Bundles of the plans as they are made: one for each rule in `folder`, or each plan's own in the cache.
 
-    Raises whatever `build` raises.
+    `proved` as in `build`. Raises whatever `build` raises.
     """
     if folder is None:
         for plan in plans:
-            yield cached(plan), [plan]
+            yield cached(plan, proved), [plan]
         return
     of_rule: dict[str, list[Plan]] = {}
     for plan in plans:
         of_rule.setdefault(plan.rule.name, []).append(plan)
     folder.mkdir(parents=True, exist_ok=True)
     for name, own in of_rule.items():
-        yield build(own, folder / f"{name}.kdsb", replace=True), own
+        yield build(own, folder / f"{name}.kdsb", replace=True, proved=proved), own
