@@ -80,14 +80,16 @@ def library_of(paths):
 
 
 def described(library, operator: str | None, shape: str, settings) -> Iterator:
-    """The calls of one description: one for each combination of values with a bar."""
+    """The calls of one description: one for each combination of values with a bar. Raises WrongCall."""
     from kdsl.cli.select import read_settings, read_shape, the_operator
     from kdsl.driver.ahead import Described
 
     sizes = read_shape(shape)
     name = the_operator(library, operator, sizes)
     for combination in product(*(values_of(text) for text in settings)):
-        yield Described(name, sizes, *read_settings(library.operators[name], combination))
+        call = Described(name, sizes, *read_settings(library.operators[name], combination))
+        call.completed(library)
+        yield call
 
 
 def values_of(setting: str) -> list[str]:

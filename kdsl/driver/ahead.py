@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from kdsl.check.library import Library
+from kdsl.contract.call import Call, complete_call
 from kdsl.driver.compile import NoRule, build, cached, content_key, plan_for
 from kdsl.plan.model import Plan
 from kdsl.runtime.request import CallRequest
@@ -23,12 +24,13 @@ class Described:
     options: Mapping[str, object] = field(factory=dict)
     given: Mapping[str, bool] = field(factory=dict)
 
+    def completed(self, library: Library) -> Call:
+        """The call with what follows. Raises WrongCall."""
+        return complete_call(library.operators[self.operator], self.sizes, self.dtypes, self.options, self.given)
+
     def request(self, library: Library, target: str) -> CallRequest:
         """The request that such a call makes on a device. Raises WrongCall."""
-        from kdsl.contract.call import complete_call
-
-        operator = library.operators[self.operator]
-        call = complete_call(operator, self.sizes, self.dtypes, self.options, self.given)
+        operator, call = library.operators[self.operator], self.completed(library)
         scalars = {name for name, option in operator.options.items() if option.kind == "scalar"}
         options = {name: value for name, value in call.options.items() if name not in scalars}
         # The dtypes of optional tensors are part of the code, whether one call has them or not.

@@ -124,6 +124,7 @@ def test_wrong_usage_is_exit_2(arguments, said):
     ("--shape B=1", "a call is written kda"), ("kda.decode --shape N=2 --shape N=2", "a call is written"),
     ("kda.decode --shape", "a call is written"), ("kda.nothing --shape N=2", "no operator `kda.nothing`"),
     ('kda.decode --set "gate=bounded', "No closing quotation"),
+    ("kda.decode --shape N=2,T=1 --set gate=softplus", "missing"),
 ])  # fmt: skip
 def test_a_wrong_line_is_named(tmp_path, line, said):
     file = tmp_path / "calls.txt"
