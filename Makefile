@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 # The environment is as pyproject.toml says, whatever the file's date: another content is another stamp.
 STAMP := $(VENV)/.kdsl-$(shell (cat pyproject.toml; echo "$(EXTRAS)") | cksum | cut -d' ' -f1)
 
-.PHONY: help venv demo tour test lint pytest mutation gpu-bundles gpu-test clean
+.PHONY: help venv demo tour test lint pytest prove-all mutation gpu-bundles gpu-test clean
 
 help:
 	@echo "make demo      check, select, lower, run on recorded inputs, and a picture of the schedule"
@@ -16,6 +16,7 @@ help:
 	@echo "make tour      one rule from text to report, every step shown and asserted"
 	@echo "make gpu-bundles  what gpu-test runs, built without a GPU (GPU_TARGETS=sm_90a)"
 	@echo "make gpu-test  tests, sanitizers and times on a GPU of this machine: python3 with PyTorch is enough"
+	@echo "make prove-all every form and every rule at every choose point, on every target, over finite fields"
 	@echo "make mutation  mutants of everything, which stage rejects each: docs/mutation.md"
 	@echo "make lint      ruff and import contracts alone"
 	@echo "make clean     remove the environment and all that was built"
@@ -41,10 +42,15 @@ lint: $(STAMP)
 	$(VENV)/bin/lint-imports --no-cache
 
 pytest: $(STAMP)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/pure tests/compiler
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" tests/pure tests/compiler
 
 # Places of each operator on each subject, 0 for all of them; judged by two processes, and not again while the log holds.
 PLACES ?= 6
+
+# Every form under every option, every rule on every target at every choose point; equal programs once.
+prove-all: $(STAMP)
+	$(VENV)/bin/kdsl prove stdlib/operators --every-option
+	$(VENV)/bin/kdsl prove rules
 
 mutation: $(STAMP)
 	$(VENV)/bin/python -m tests.mutation run --most $(PLACES) --part 1/2 & \

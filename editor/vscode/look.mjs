@@ -4,7 +4,10 @@
 //
 // URL is a VS Code server with the .vsix installed (code-server, or `code serve-web`), FOLDER the folder that it
 // opens, with a copy of rules/kda.chunk_forward/cpu_split.kds as `rule.kds`, OUT where the pictures go.
-// Needs `playwright-core` from npm and a Chromium (CHROMIUM, or /usr/bin/chromium). Exit: 0 all seen, 1 not.
+// Needs `playwright-core` from npm and a Chromium (CHROMIUM, or /usr/bin/chromium). The window holds all lines of the
+// rule, and user settings hide what is not the extension's: {"breadcrumbs.enabled": false, "git.enabled": false,
+// "editor.stickyScroll.enabled": false, "editor.minimap.enabled": false, "workbench.startupEditor": "none"}.
+// Exit: 0 all seen, 1 not.
 
 import { chromium } from "playwright-core";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -20,7 +23,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync"],
 });
-const page = await browser.newPage({ viewport: { width: 1180, height: 800 } });
+const page = await browser.newPage({ viewport: { width: 1180, height: 740 } });
 
 const sleep = (ms) => page.waitForTimeout(ms);
 // The text of the editor, all of which has to fit the window; VS Code draws its lines in any order.
@@ -54,7 +57,7 @@ async function step(name, action) {
   console.log(`${seen ? "seen    " : "NOT SEEN"}  ${name}${fault}${seen ? ` (${Date.now() - start} ms)` : ""}`);
 }
 
-const picture = (name) => page.screenshot({ path: join(out, `${name}.png`) });
+const picture = (name, part = ".part.editor") => page.locator(part).first().screenshot({ path: join(out, `${name}.png`) });
 
 // The caret between two characters of a line: Ctrl+G takes `line:column`.
 async function go(text, inside = 1) {
@@ -112,12 +115,12 @@ await step("the server answers: a lens above the rule", () => until(async () =>
   (await page.locator(".codelens-decoration").allInnerTexts()).some((t) => t.includes("lower for cpu"))));
 await step("no findings", () => until(async () => (await problems()) === "0 0"));
 await sleep(1500);
-await picture("vscode-rule");
+await picture("rule");
 await step("hover of a clause: its verdict at every choose point", () =>
-  hover("stack_bytes <=", 2, ["holds", "proved"], "vscode-hover-clause"));
+  hover("stack_bytes <=", 2, ["holds", "proved"], "hover-clause"));
 await step("hover of a tensor: shape, dtype, bytes", () =>
-  hover("state_next", 2, ["K x V of f32", "262144"], "vscode-hover-tensor"));
-await step("hover of a rule: its contract", () => hover("cpu_split", 2, ["clause", "verdict"], "vscode-hover-rule"));
+  hover("state_next", 2, ["K x V of f32", "262144"], "hover-tensor"));
+await step("hover of a rule: its contract", () => hover("cpu_split", 2, ["clause", "verdict"], "hover-rule"));
 
 await step("go to definition: into the operator", async () => {
   await go("state_next", 2);
@@ -125,7 +128,7 @@ await step("go to definition: into the operator", async () => {
   const opened = await until(async () =>
     (await page.locator(".tabs-container .tab").allInnerTexts()).some((t) => t.includes("kda.chunk_forward.kds")));
   await sleep(800);
-  await picture("vscode-operator");
+  await picture("operator");
   await press("Control+F4");
   await palette("View: Close Editor");
   await sleep(500);
@@ -149,7 +152,7 @@ await step("a misspelt word is a finding as it is typed", async () => {
   await press("Control+k");
   await press("Control+i");
   await sleep(1500);
-  await picture("vscode-finding");
+  await picture("finding");
   await press("Escape");
   return found;
 });
@@ -157,7 +160,7 @@ await step("a quick fix mends it", async () => {
   await go("chain = spl", "chain = s".length);
   await press("Control+.");
   await sleep(1500);
-  await picture("vscode-quick-fix");
+  await picture("quick-fix");
   await press("Enter");
   return until(async () => (await shown()).includes("chain = split") && (await problems()) === "0 0");
 });
@@ -169,7 +172,7 @@ await step("completion offers memories of the language", async () => {
   const offered = await until(async () =>
     (await page.locator(".suggest-widget .monaco-list-row").allInnerTexts()).some((t) => t.includes("stack")));
   await sleep(500);
-  await picture("vscode-completion");
+  await picture("completion");
   await press("Tab");
   await sleep(500);
   return offered && (await shown()).includes("in stack");
@@ -210,7 +213,7 @@ await step("the command lowers the rule and shows what `kdsl lower` says", async
     return text.includes("stack_bytes") && text;
   }, 90000);
   await sleep(800);
-  await picture("vscode-lower");
+  await picture("lower", "body");
   return said;
 });
 

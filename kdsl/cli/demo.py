@@ -157,7 +157,7 @@ def cuda_lines(lowering: Lowering, found: tuple[Verdict, ...]) -> Iterator[str]:
         yield f"kernel {kernel.name}: {len(kernel.steps)} schedule steps, {len(objects.cubin)} bytes of cubin"
     for verdict in found:
         number = f", found {verdict.found}" if verdict.found else ""
-        yield f"{verdict.clause}: {verdict.status.value} ({verdict.evidence.value}){number}"
+        yield f"{verdict.clause}: {verdict.told}{number}"
 
 
 # ---- the operator on recorded inputs

@@ -26,7 +26,8 @@ LINE_FORM = "kda.chunk_forward --shape B=1,T=8192,H=96,K=128,V=128 --set gate=bo
               help=f"A file with a call on each line: {LINE_FORM}")  # fmt: skip
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path),
               help="A folder: one bundle for each rule. Without it, the user's cache.")  # fmt: skip
-def precompile(paths, targets, shape, settings, operator, calls, output):
+@click.option("--proved", is_flag=True, help="Prove each variant too, for callers that take proved code only.")
+def precompile(paths, targets, shape, settings, operator, calls, output, proved):
     """Build what calls will need before anybody makes them, on a machine that needs no GPU.
 
     Calls are described as for `kdsl select`; the rule that claims one is lowered for it. PATHS are rules;
@@ -53,7 +54,7 @@ def precompile(paths, targets, shape, settings, operator, calls, output):
 
     try:
         found = list(file_calls(library, calls) if calls else described(library, operator, shape, settings))
-        sys.exit(built(library, found, targets.split(","), output))
+        sys.exit(built(library, found, targets.split(","), output, proved))
     except WrongCall as wrong:
         raise click.UsageError(str(wrong)) from None
 
@@ -79,14 +80,16 @@ def library_of(paths):
 
 
 def described(library, operator: str | None, shape: str, settings) -> Iterator:
-    """The calls of one description: one for each combination of values with a bar."""
+    """The calls of one description: one for each combination of values with a bar. Raises WrongCall."""
     from kdsl.cli.select import read_settings, read_shape, the_operator
     from kdsl.driver.ahead import Described
 
     sizes = read_shape(shape)
     name = the_operator(library, operator, sizes)
     for combination in product(*(values_of(text) for text in settings)):
-        yield Described(name, sizes, *read_settings(library.operators[name], combination))
+        call = Described(name, sizes, *read_settings(library.operators[name], combination))
+        call.completed(library)
+        yield call
 
 
 def values_of(setting: str) -> list[str]:
@@ -120,7 +123,7 @@ def line_parts(words: list[str]) -> tuple[str, str, list[str]]:
     return name, shapes[0], settings
 
 
-def built(library, calls, targets, output) -> int:
+def built(library, calls, targets, output, proved) -> int:
     """Build, tell each bundle as it is there, then what no rule claims; the exit status."""
     from kdsl.driver.ahead import plans_for, precompile
     from kdsl.driver.compile import ContractFailed
@@ -133,7 +136,7 @@ def built(library, calls, targets, output) -> int:
     started = time.perf_counter()
     try:
         plans, refused = plans_for(library, calls, targets)
-        for path, own in precompile(plans, output):
+        for path, own in precompile(plans, output, proved):
             names = ", ".join(dict.fromkeys(plan.target.name for plan in own))
             click.echo(f"{path}: rule {own[0].rule.name}, {counted(len(own))} for {names}")
     except (PlanRefused, StepRefused) as refusal:

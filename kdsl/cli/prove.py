@@ -55,7 +55,7 @@ EXIT_PROVED, EXIT_FINDINGS, EXIT_TOOL = 0, 1, 3
 @click.option(
     "--record", is_flag=True, help="Write the forms proved into the ledger that `kdsl check` reads."
 )
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(("text", "json", "markdown")), default="text", show_default=True)
 def prove(paths, target, shape, trials, points, settings, choices, every_option, seed, fresh, record, form):
     """Prove that scheduled rules, and the forms of operators, compute what the operator means.
 
@@ -114,7 +114,7 @@ class Run:
             )
         proofs, diagnostics = [], {}
         for number, (job, span) in enumerate(jobs):
-            if self.form == "json" or sys.stderr.isatty():
+            if self.form != "text" or sys.stderr.isatty():
                 click.echo(f"[{number + 1}/{len(jobs)}] {job.label}", err=True)
             proof = proof_of_job(job, self.shape, self.trials, **options)
             proofs.append(proof)
@@ -125,7 +125,7 @@ class Run:
                 click.echo(line(proof))
         if self.record:
             self.write_ledger([job for job, _ in jobs], proofs)
-        self.report(proofs, diagnostics, time.perf_counter() - started)
+        self.report([job for job, _ in jobs], proofs, diagnostics, time.perf_counter() - started)
         return EXIT_PROVED if all(proof.proved for proof in proofs) else EXIT_FINDINGS
 
     def jobs(self):
@@ -184,11 +184,15 @@ class Run:
                 own = [(j.form, p) for j, p in zip(jobs, proofs, strict=True) if j.of(operator)]
                 ledger.record(operator, own, ledger.place(operator))
 
-    def report(self, proofs, diagnostics, seconds: float) -> None:
+    def report(self, jobs, proofs, diagnostics, seconds: float) -> None:
         proved = sum(proof.proved for proof in proofs)
         if self.form == "json":
             document = {"schema": SCHEMA, "proved": proved, "proofs": [proof.document for proof in proofs]}
             click.echo(json.dumps(document, indent=1))
+        elif self.form == "markdown":
+            from kdsl.prove.table import markdown
+
+            click.echo(markdown(zip(jobs, proofs, strict=True)), nl=False)
         elif diagnostics:
             from kdsl.source.render.text import render_text, wants_color
 

@@ -45,6 +45,12 @@ class Verdict:
     def holds(self) -> bool:
         return self.status is Status.HOLDS
 
+    @property
+    def told(self) -> str:
+        """`holds (proved)`; of what nobody knows yet only `unknown` or `pending`."""
+        known = f" ({self.evidence.value})" if self.evidence is not Evidence.UNKNOWN else ""
+        return f"{self.status.value}{known}"
+
 
 STRENGTH = list(Evidence)  # strongest first
 

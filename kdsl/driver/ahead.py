@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from kdsl.check.library import Library
+from kdsl.contract.call import Call, complete_call
 from kdsl.driver.compile import NoRule, build, cached, content_key, plan_for
 from kdsl.plan.model import Plan
 from kdsl.runtime.request import CallRequest
@@ -23,12 +24,13 @@ class Described:
     options: Mapping[str, object] = field(factory=dict)
     given: Mapping[str, bool] = field(factory=dict)
 
+    def completed(self, library: Library) -> Call:
+        """The call with what follows. Raises WrongCall."""
+        return complete_call(library.operators[self.operator], self.sizes, self.dtypes, self.options, self.given)
+
     def request(self, library: Library, target: str) -> CallRequest:
         """The request that such a call makes on a device. Raises WrongCall."""
-        from kdsl.contract.call import complete_call
-
-        operator = library.operators[self.operator]
-        call = complete_call(operator, self.sizes, self.dtypes, self.options, self.given)
+        operator, call = library.operators[self.operator], self.completed(library)
         scalars = {name for name, option in operator.options.items() if option.kind == "scalar"}
         options = {name: value for name, value in call.options.items() if name not in scalars}
         # The dtypes of optional tensors are part of the code, whether one call has them or not.
@@ -52,18 +54,20 @@ def plans_for(library: Library, calls: Iterable[Described], targets: Iterable[st
     return list(plans.values()), refused
 
 
-def precompile(plans: Iterable[Plan], folder: Path | None) -> Iterator[tuple[Path, list[Plan]]]:
+def precompile(
+    plans: Iterable[Plan], folder: Path | None, proved: bool = False
+) -> Iterator[tuple[Path, list[Plan]]]:
     """Bundles of the plans as they are made: one for each rule in `folder`, or each plan's own in the cache.
 
-    Raises whatever `build` raises.
+    `proved` as in `build`. Raises whatever `build` raises.
     """
     if folder is None:
         for plan in plans:
-            yield cached(plan), [plan]
+            yield cached(plan, proved), [plan]
         return
     of_rule: dict[str, list[Plan]] = {}
     for plan in plans:
         of_rule.setdefault(plan.rule.name, []).append(plan)
     folder.mkdir(parents=True, exist_ok=True)
     for name, own in of_rule.items():
-        yield build(own, folder / f"{name}.kdsb", replace=True), own
+        yield build(own, folder / f"{name}.kdsb", replace=True, proved=proved), own

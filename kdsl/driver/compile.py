@@ -62,7 +62,7 @@ class ContractFailed(Exception):
         lines = [f"rule `{self.rule}`: its contract does not hold, so no bundle is written"]
         for v in self.verdicts:
             where = f"{v.span.path}:{v.span.line}"
-            lines.append(f"{where}: `{v.clause}`: {v.status.value} ({v.evidence.value}); found {v.found or 'nothing'}"
+            lines.append(f"{where}: `{v.clause}`: {v.told}; found {v.found or 'nothing'}"
                          f", needed {v.needed or v.clause}{f'; {v.note}' if v.note else ''}")  # fmt: skip
         return "\n  ".join(lines)
 

@@ -8,7 +8,6 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.listing import settings_text
 from kdsl.plan.memory import kernel_bytes
 from kdsl.plan.model import Plan
-from kdsl.source.diagnostic import Evidence
 
 
 def report_text(lowering: Lowering) -> str:
@@ -25,8 +24,7 @@ def report_text(lowering: Lowering) -> str:
     lines += [f"  {line}" for line in roundings(plan)] or ["  none: every tensor is f32"]
     lines += ["", "contract"]
     for verdict in verdicts(lowering):
-        known = f" ({verdict.evidence.value})" if verdict.evidence is not Evidence.UNKNOWN else ""
-        lines.append(f"  {verdict.clause}: {verdict.status.value}{known}{_numbers(verdict)}")
+        lines.append(f"  {verdict.clause}: {verdict.told}{_numbers(verdict)}")
     return "\n".join([*lines, "", "made with", *(f"  {line}" for line in tool_lines(plan.target))]) + "\n"
 
 

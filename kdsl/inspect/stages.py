@@ -109,7 +109,8 @@ class StagedCode:
         return max(found, key=lambda w: (w.degree, w.count), default=use.wavefronts())
 
     def widths(self, use: SharedUse) -> Collection[int]:
-        """Widths of the stage's accesses of that kind: the compiler joins those of neighbouring elements."""
+        """Widths of the stage's accesses of that kind: the compiler joins those of neighbouring elements, and splits
+        one only where the stage has none so wide."""
         if use.kind not in ("ld", "st") or use.stage is None:
             return (use.width,)
         lines = self.source.lines.lines(use.stage)
@@ -119,7 +120,7 @@ class StagedCode:
             known = access(instruction)
             if known is not None and known.space == "shared" and KINDS.get(known.kind) == use.kind:
                 found.add(known.width)
-        return sorted(found) or (use.width,)
+        return sorted(width for width in found if width >= use.width) or sorted(found) or (use.width,)
 
 
 def conflict_fact(degrees: list[tuple[SharedUse, float | None]]) -> Fact:

@@ -5,6 +5,8 @@ The generated function runs the tasks [grid_begin, grid_end) of its grid; whoeve
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 from kdsl.lower.stir.schedule import ScheduledKernel
@@ -29,9 +31,13 @@ PRELUDE = """\
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef _Float16 half;
+static inline uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+static inline float float_of(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 """
+REINTERPRETED = re.compile(r"\(\*\((uint32_t|float) \*\)\(&\(")
 EXPORT = '__attribute__((visibility("default"))) '
 
 
@@ -102,4 +108,19 @@ def clean(generated: str, symbol: str) -> str:
     """The function alone: TVM's headers, export macros and forward declarations go, the C prelude comes."""
     body = generated[generated.rindex(f"TVM_DLL void {symbol}(") :]
     body = body.replace(f"TVM_DLL void {symbol}", f"{EXPORT}void {symbol}", 1)
-    return PRELUDE + "\n" + body.strip() + "\n"
+    return PRELUDE + "\n" + reinterpreted(body).strip() + "\n"
+
+
+def reinterpreted(text: str) -> str:
+    """`(*(uint32_t *)(&(x)))` as `bits_of(x)`: TVM writes the first for any x, and C allows it for a variable only."""
+    parts, position = [], 0
+    while (found := REINTERPRETED.search(text, position)) is not None:
+        stop, depth = found.end(), 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[stop], 0)
+            stop += 1
+        value = reinterpreted(text[found.end() : stop - 1])
+        name = "bits_of" if found.group(1) == "uint32_t" else "float_of"
+        parts += [text[position : found.start()], f"{name}({value})"]
+        position = stop + 2  # the parentheses around `&` and `*`
+    return "".join([*parts, text[position:]])

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from kdsl.lower.cuda import CudaSource, lower_cuda
 from kdsl.lower.host import HostSource, lower_host
-from kdsl.lower.stir.schedule import ScheduledKernel, schedule_kernel
+from kdsl.lower.stir.schedule import ScheduledKernel, making_code, schedule_kernel
 from kdsl.lower.tir.kernel import KernelFunction, build_function
 from kdsl.lower.toolchain import cc, nvcc
-from kdsl.plan.model import Plan
+from kdsl.plan.model import KernelPlan, Plan
 
 # `exp` and divisions by the hardware's approximations, a few units in the last place of f32: far below the rounding
 # of 16-bit operands, and part of what acceptance judges.
@@ -33,13 +33,16 @@ class Lowering:
 
     @cached_property
     def sources(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
-        if self.plan.target.family == "cuda":
-            arch = str(self.plan.target.fields["tool"])
-            return tuple(
-                lower_cuda(s, arch, k.threads, tuple(dict.fromkeys(stage.name for stage in k.stages)), k.resident)
-                for s, k in zip(self.scheduled, self.plan.kernels)
-            )
-        return tuple(lower_host(kernel) for kernel in self.scheduled)
+        """Raises CodeRefused where TVM cannot make code of a schedule."""
+        return tuple(map(self._source, self.scheduled, self.plan.kernels))
+
+    def _source(self, scheduled: ScheduledKernel, kernel: KernelPlan) -> HostSource | CudaSource:
+        with making_code(kernel):
+            if self.plan.target.family == "cuda":
+                arch = str(self.plan.target.fields["tool"])
+                stages = tuple(dict.fromkeys(stage.name for stage in kernel.stages))
+                return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident)
+            return lower_host(scheduled)
 
     @cached_property
     def libraries(self) -> tuple[bytes, ...]:

@@ -46,7 +46,8 @@ def place(
         if name in operator.views and name not in kernel.homes:
             continue
         home = kernel.homes.get(name)
-        dtype, memory = _home(name, home, default, pins, decisions)
+        spare = "registers" if default == "shared" and not indices else default  # a number, which all threads compute
+        dtype, memory = _home(name, home, spare, pins, decisions)
         span = home.span if home is not None else kernel.span
         scope = "call" if memory == "workspace" else "carried" if name in carried else "step"
         attributes = home.attributes if home is not None else {}

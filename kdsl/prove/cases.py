@@ -84,6 +84,11 @@ def decode_cases(slot_zero_is_real: bool, tokens: int | None = None) -> Iterator
     table[1][-1] = -1  # a token whose state is not kept
     table[2][0] = 5 * t  # the first slot that there is not
     table[3][0], table[4][0] = -1, 5 * t  # rows without a source, whose other slots stay as they are
+    if t > 1:
+        states = {"N": 2, "T": t, "H": 1, "HV": 2, "SLOTS": 2 * t + 1, "W": 1}
+        yield Case("several tokens, one slot a row", states, integers={"ssm_state_indices": ((2 * t,), (1,))})
+        each = tuple(tuple(1 + row * t + column for column in range(t)) for row in range(2))
+        yield Case("a slot for each token", {**states, "W": t}, integers={"ssm_state_indices": each})
     yield Case(
         "speculative tokens",
         {"N": 5, "T": t, "H": 1, "HV": 1, "SLOTS": 5 * t, "W": t},

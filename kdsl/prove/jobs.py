@@ -26,14 +26,27 @@ from kdsl.syntax import nodes as n
 class Job:
     """One program to prove. `plan` makes it: a rule at a point for options, or a form of an operator."""
 
-    label: str
+    subject: str  # the rule or the operator
+    target: str  # empty for a form
+    values: Mapping[str, object]  # choices, or the form, and options
     plan: Callable[[], Plan] = field(repr=False)
     scheduled: bool = True
     form: Mapping[str, object] | None = field(default=None, repr=False)  # of an operator's graph
 
+    @property
+    def label(self) -> str:
+        name = f"{self.subject} on {self.target}" if self.target else self.subject
+        return f"{name} at {self.said}" if self.target and self.said else f"{name}: {self.said}" if self.said else name
+
+    @property
+    def said(self) -> str:
+        """Choices or form, and options that are on."""
+        shown = {name: value for name, value in self.values.items() if value is not False}
+        return ", ".join(f"{name} = {str(value).lower()}" for name, value in shown.items())
+
     def of(self, operator: Operator) -> bool:
         """Whether this proves a form of the operator."""
-        return self.form is not None and self.label.startswith(f"{operator.name}: ")
+        return self.form is not None and self.subject == operator.name
 
     def prove(self, shape: Mapping[str, int] | None, trials: int | None, **options) -> Proof:
         proof = prove(Lowering(self.plan()), shape, trials, scheduled=self.scheduled, **options)
@@ -57,19 +70,14 @@ def rule_jobs(
         if any(point[name] != value for name, value in choices.items()):
             continue
         for options in rule_options(operator, rule, point, settings):
-            label = _label(rule, target, {**point, **{k: v for k, v in options.items() if v is not False}})
-            yield Job(label, lambda p=point, o=options: _plan(library, rule, target, p, o, static))
+            plan = lambda p=point, o=options: _plan(library, rule, target, p, o, static)  # noqa: E731
+            yield Job(rule.name, target, {**point, **options}, plan)
 
 
 def _plan(library: Library, rule: Rule, target: str, choices, options, sizes) -> Plan:
     operator = library.operators[rule.operator]
     point = rule_at(rule, library.targets[target], choices, library.tactics)
     return derive(point, operator, specialize(operator, rule, {}, options, sizes))
-
-
-def _label(rule: Rule, target: str, values: Mapping[str, object]) -> str:
-    shown = ", ".join(f"{name} = {str(value).lower()}" for name, value in values.items())
-    return f"{rule.name} on {target}" + (f" at {shown}" if shown else "")
 
 
 def rule_options(
@@ -104,7 +112,7 @@ def form_jobs(library: Library, operator: Operator, *, every: bool = False) -> I
     """The forms of an operator on its graph alone."""
     for form in forms.every(operator) if every else forms.covering(operator):
         plan = lambda form=form: forms.plan_of_form(library, form)  # noqa: E731
-        yield Job(form.label, plan, scheduled=False, form=form.form)
+        yield Job(operator.name, "", {**form.form, **form.options}, plan, scheduled=False, form=form.form)
 
 
 def proof_of_job(job: Job, shape: Mapping[str, int] | None, trials: int | None, **options) -> Proof:

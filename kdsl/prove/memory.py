@@ -57,6 +57,7 @@ def recalled(subject: Subject, trials: int | None) -> Proof | None:
         tuple(found["assumptions"]),
         subject.program.trusted,
         seed=found["seed"],
+        seconds=found["seconds"],
         digest=subject.program.digest,
         recalled=True,
     )
@@ -68,5 +69,6 @@ def remember(subject: Subject, trials: int | None, proof: Proof) -> None:
             "cases": [asdict(case) for case in proof.cases],
             "assumptions": proof.assumptions,
             "seed": proof.seed,
+            "seconds": proof.seconds,
         }
         cache.save(KIND, key_of(subject, trials), json.dumps(document))

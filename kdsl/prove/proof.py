@@ -61,7 +61,7 @@ class Proof:
     remedy: str = ""
     obstacle_span: Span | None = field(default=None, repr=False, eq=False)
     seed: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the proof, or of the earlier one that is recalled
     digest: str = ""
     recalled: bool = False  # an equal program was proved before
 

@@ -130,13 +130,14 @@ def decode(a: Mapping[str, Value], call: Call) -> Pieces:
     """o [N, T, HV, V] and the slots of the pool [SLOTS, HV, K, V] that are written.
 
     A row reads its source slot and, unless that is no slot, writes its last state back: without indices to
-    slot n, with indices to its own; with accepted counts the state after token t goes to slot indices[n,
-    t], and the source is the slot of the last accepted token. A row without a source gives zeros and leaves
-    every slot alone.
+    slot n, with indices [N, 1] to its own; with a slot for each token, [N, T], the state after token t goes to slot
+    indices[n, t]. The source is the first of a row's slots, with accepted counts that of the last accepted token. A
+    row without a source gives zeros and leaves every slot alone.
     """
     sizes = call.sizes
     indices, accepted = call.integers.get("ssm_state_indices"), call.integers.get("num_accepted_tokens")
     tokens = Tokens.of(a, call)
+    each = indices is not None and sizes["W"] == sizes["T"]  # a slot for each token
     lowest = 0 if indices is None or call.options.get("slot_zero_is_real", True) else 1
     pieces: Pieces = {"o": [], "pool": []}
     for n in range(sizes["N"]):
@@ -151,8 +152,8 @@ def decode(a: Mapping[str, Value], call: Call) -> Pieces:
                 continue
             state, o = step(state, tokens, (n, t))
             pieces["o"].append(((n, t), o))
-            target = n if indices is None else indices[n][0 if accepted is None else t]
-            if (accepted is not None or t == sizes["T"] - 1) and lowest <= target < sizes["SLOTS"]:
+            target = n if indices is None else indices[n][t if each else 0]
+            if (each or t == sizes["T"] - 1) and lowest <= target < sizes["SLOTS"]:
                 pieces["pool"].append(((target,), state))
     return pieces
 

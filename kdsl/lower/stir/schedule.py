@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from attrs import field, frozen
 
@@ -13,6 +15,7 @@ from kdsl.lower.tvm import Schedule, ScheduleError, Trace, assert_structural_equ
 from kdsl.plan.model import KernelPlan
 from kdsl.plan.steps import Step
 from kdsl.source.diagnostic import Diagnostic
+from kdsl.source.span import Span
 
 
 @frozen
@@ -20,7 +23,7 @@ class StepRefused(Exception):
     """TVM refused a schedule step. `reason` is TVM's own sentence, without its listing of the program."""
 
     kernel: str
-    step: Step
+    step: Step | None
     reason: str
 
     def __str__(self) -> str:
@@ -40,6 +43,32 @@ class StepRefused(Exception):
             notes=(f"TVM: {self.reason}",),
             help=(f"change what this line asks of `{step.sblock}`, or pin another order of its loops",),
         )
+
+
+@frozen
+class CodeRefused(StepRefused):
+    """A pass of TVM that makes code of a scheduled kernel stopped; `step` is None, `span` the kernel's line."""
+
+    span: Span = field(repr=False)
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        return Diagnostic(
+            "T102", f"TVM cannot make code of kernel `{self.kernel}`", self.span, label="scheduled, not lowered",
+            notes=(f"TVM: {self.reason}",),
+            help=("place its tensors otherwise; the derivation should have refused this: please report it",),
+        )  # fmt: skip
+
+
+@contextmanager
+def making_code(kernel: KernelPlan) -> Iterator[None]:
+    """What TVM raises inside is a finding on the kernel's line; any other exception passes."""
+    try:
+        yield
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] not in ("tvm", "tvm_ffi") and "Check failed" not in str(problem):
+            raise
+        raise CodeRefused(kernel.name, None, sentence(problem), kernel.span) from problem
 
 
 @frozen
@@ -102,7 +131,7 @@ def sentence(problem: Exception) -> str:
     text = str(problem)
     found = re.search(r"(?:ScheduleError|Error message|Check failed)[^:]*:\s*(.+)", text, re.DOTALL)
     line = (found.group(1) if found else text).strip().splitlines()
-    return line[0][:300] if line else type(problem).__name__
+    return line[0][:300].removesuffix(" is false:") if line else type(problem).__name__
 
 
 def replay(function: KernelFunction, trace_json: str) -> Schedule:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from attrs import evolve
 
+from kdsl.check.graph import strip
 from kdsl.check.model import Graph, Kernel, Role
 from kdsl.plan.model import Fragment, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
+from kdsl.syntax import nodes as n
 
 TILE = 16
 
@@ -72,7 +74,8 @@ def on_fragments(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Fragment
         names.append(stage.source.tensor)
     if stage.stage is not None:
         names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
-    return next((tensors[n].fragment for n in names if n in tensors and tensors[n].fragment is not None), None)
+    found = (tensors[name].fragment for name in names if name in tensors)
+    return next((fragment for fragment in found if fragment is not None), None)
 
 
 def by_rows(stage: PlannedStage, fragment: Fragment) -> PlannedStage:
@@ -89,3 +92,29 @@ def by_rows(stage: PlannedStage, fragment: Fragment) -> PlannedStage:
             f" {', '.join(loop.index for loop in stage.loops)}", stage.span,
         )  # fmt: skip
     return evolve(stage, loops=tuple(loops))
+
+
+def refuse_other_lanes(stages: Iterable[PlannedStage], tensors: Mapping[str, Tensor], products: Container[str]) -> None:
+    """A stage that is no product works on the elements of a fragment that its own lane holds, one by one."""
+    for stage in (part for outer in stages for part in outer.unrolled):
+        if stage.name in products or stage.kind == "copy":
+            continue
+        own = {loop.index for loop in stage.loops if loop.kind == "spatial"}
+        for read in stage.stage.reads if stage.stage is not None else ():
+            name = stage.renamed.get(read.tensor, read.tensor)
+            tensor = tensors.get(name)
+            if tensor is None or tensor.fragment is None:
+                continue
+            indices = tuple(strip(i).text if isinstance(strip(i), n.Name) else "" for i in read.indices)
+            row = indices[tensor.indices.index(tensor.fragment.rows)]
+            if row == tensor.fragment.rows and set(indices) <= own and not any(x.kind == "reduce" for x in stage.loops):
+                continue
+            instruction = tensor.fragment.instruction
+            raise PlanRefused(
+                "D343", f"stage `{stage.name.removesuffix('_sum')}` reads elements of `{name}` that other lanes hold",
+                tensor.span, observed=f"`{read.tensor}[{', '.join(i.span.text for i in read.indices)}]` in a fragment"
+                f" of {instruction}, the stage over {', '.join(loop.index for loop in stage.loops) or 'nothing'}",
+                required=f"a product of {instruction}, or a stage over the fragment's own elements",
+                help=(f"add `{stage.name.removesuffix('_sum')} : {instruction}` to compute, or place"
+                      f" `{read.tensor}` in shared",),
+            )  # fmt: skip

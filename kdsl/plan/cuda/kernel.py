@@ -12,8 +12,22 @@ from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
-from kdsl.plan.cuda.fragments import by_rows, matrix_instruction, on_fragments, row_index, with_fragments
-from kdsl.plan.cuda.private import deal_private, owned_by_lanes, owners, touches_private, with_private
+from kdsl.plan.cuda.fragments import (
+    by_rows,
+    matrix_instruction,
+    on_fragments,
+    refuse_other_lanes,
+    row_index,
+    with_fragments,
+)
+from kdsl.plan.cuda.private import (
+    deal_private,
+    owned_by_lanes,
+    owners,
+    refuse_shared_numbers,
+    touches_private,
+    with_private,
+)
 from kdsl.plan.cuda.products import Product, product_of, product_steps
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
@@ -42,6 +56,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
+    refuse_shared_numbers(tensors)
     tensors = with_fragments(with_private(tensors, kernel), graph, kernel, role)
     incoming = received(operator, graph, kernel, request.made)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
@@ -61,6 +76,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     refuse_read_back(prologue + body, tensors, kernel)
+    refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
     refuse_uncovered_rows(tensors, role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
     fences = barriers(body, tensors, kernel, fetched, role.warps, pins)

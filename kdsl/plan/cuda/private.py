@@ -27,7 +27,7 @@ def with_private(tensors: Mapping[str, Tensor], kernel: Kernel) -> dict[str, Ten
     found = {}
     for name, tensor in tensors.items():
         home = kernel.homes.get(name)
-        if home is not None and tensor.memory == "registers" and not tensor.indices:
+        if tensor.memory == "registers" and not tensor.indices:
             tensor = evolve(tensor, memory=NUMBER)
         elif owned_by_lanes(kernel, name):
             owner = home.attributes["lanes"][0]
@@ -92,3 +92,14 @@ def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
         yield s.Vectorize(stage.name, span, "neighbours in one access", piece[0])
     if stage.scan is not None:
         yield s.Unroll(stage.row_block, span, "registers have no addresses", stage.scan)
+
+
+def refuse_shared_numbers(tensors: Mapping[str, Tensor]) -> None:
+    """A tensor without indices is in registers, where every thread has it."""
+    for tensor in tensors.values():
+        if tensor.memory == "shared" and not tensor.indices:
+            raise PlanRefused(
+                "D358", f"`{tensor.name}` is one number, which cannot lie in shared memory", tensor.span,
+                observed="no index", required="an index, or registers",
+                help=(f"place it where every thread has it: `{tensor.name} : {tensor.dtype} in registers`",),
+            )  # fmt: skip

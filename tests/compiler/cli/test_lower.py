@@ -74,6 +74,20 @@ def test_all_stages_of_a_gpu_as_files(tmp_path):
         assert content in (tmp_path / "mma_bounded" / "sm_90a" / name).read_bytes()
 
 
+def test_a_folder_lowers_every_rule_that_is_for_the_target(tmp_path):
+    """The rules of a folder that name the GPU, all stages at once, on a machine without one."""
+    stages = ("schedule", "tir", "cuda", "ptx", "cubin", "sass", "report")
+    folder = str(RULES / "kda.decode")
+    done = kdsl("lower", folder, "--target", "sm_100a", "--emit", ",".join(stages), "--output", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    names = ("schedule.py", "schedule.json", "tir.py", "cu", "ptx", "cubin", "sass")
+    assert files == {"lane_columns/sm_100a/report.txt", *(f"lane_columns/sm_100a/step.{name}" for name in names)}
+    report = (tmp_path / "lane_columns" / "sm_100a" / "report.txt").read_text(encoding="utf-8")
+    made_with = report[report.index("made with") :]
+    assert "nvcc 13.0.88" in made_with and "code=sm_100a" in made_with and "sm_90a" not in made_with
+
+
 def test_values_with_a_bar_are_variants(tmp_path):
     rule = str(RULES / "kda.decode" / "cpu_stream.kds")
     settings = ("--set", "gate=bounded|precomputed", "--shape", "K=16,V=16")

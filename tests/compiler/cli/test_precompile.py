@@ -59,9 +59,9 @@ def test_several_gpus_in_one_bundle(tmp_path):
 
 def test_calls_find_what_was_put_into_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("KDSL_CACHE_DIR", str(tmp_path))
-    done = precompile("--target", "cpu", "--shape", SHAPE, "--set", "gate=bounded|softplus", *ON)
-    assert done.exit_code == 0 and "2 variants" in done.output, done.output
-    assert len(list(tmp_path.glob("*.kdsb"))) == 2 and Cache().root == tmp_path
+    done = precompile("--target", "cpu", "--shape", SHAPE, "--set", "gate=softplus", *ON)
+    assert done.exit_code == 0 and "1 variant in" in done.output, done.output
+    assert len(list(tmp_path.glob("*.kdsb"))) == 1 and Cache().root == tmp_path
 
     def no_compiler(*arguments, **options):
         raise AssertionError("built again")
@@ -73,6 +73,15 @@ def test_calls_find_what_was_put_into_the_cache(tmp_path, monkeypatch):
         run_call(small_call() | {"use_qk_l2norm_in_kernel": False})
 
 
+def test_proved_on_request(tmp_path):
+    call = ("--operator", "kda.decode", "--shape", "N=1,T=1,H=1,W=1,K=16,V=16", "--set", "gate=precomputed")
+    for name, flags in (("plain", ()), ("proved", ("--proved",))):
+        done = precompile("--target", "cpu", *call, *flags, "--output", tmp_path / name)
+        assert done.exit_code == 0, done.output
+        (variant,) = load_bundle(tmp_path / name / "cpu_stream.kdsb").manifest.variants
+        assert any(verdict.proves for verdict in variant.verdicts) == (name == "proved")
+
+
 def small_call():
     from kdsl.emulate.calls import chunk_call
 
@@ -82,15 +91,17 @@ def small_call():
 
 def test_a_file_of_calls(tmp_path):
     file = tmp_path / "calls.txt"
-    file.write_text(f"# what the model does\n\nkda.chunk_forward --shape {SHAPE} --set gate=softplus  # training\n"
-                    "kda.decode --shape N=2,T=1,H=2,W=1,K=32,V=32 --set gate=softplus\n", encoding="utf-8")  # fmt: skip
+    shape = "--shape N=2,T=1,H=2,W=1,K=16,V=16"
+    file.write_text(f"# what the model does\n\nkda.decode {shape} --set 'gate=softplus'  # decoding\n"
+                    f"kda.decode {shape} --set gate=precomputed --set q=f16\n", encoding="utf-8")  # fmt: skip
     done = precompile("--target", "cpu", "--calls", file, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["cpu_split.kdsb", "cpu_stream.kdsb"]
+    variants = load_bundle(tmp_path / "out" / "cpu_stream.kdsb").manifest.variants
+    assert [(v.options["gate"], v.dtypes["v"]) for v in variants] == [("softplus", "bf16"), ("precomputed", "f16")]
 
 
 def test_calls_that_no_rule_claims_do_not_stop_the_others(tmp_path):
-    call = ("--shape", SHAPE, "--set", "gate=bounded|softplus", "--set", "lower_bound=-8.0")
+    call = ("--shape", SHAPE, "--set", "gate=bounded", "--set", "lower_bound=-8.0")
     done = precompile(data_root() / "rules", "--target", "cpu,sm_90a", *call, "--output", tmp_path)
     assert done.exit_code == 1 and "no rule claims kda.chunk_forward on sm_90a" in done.output
     assert "K = 32 is not 128; pad to 128" in done.output and "cpu_split.kdsb" in done.output
@@ -113,6 +124,7 @@ def test_wrong_usage_is_exit_2(arguments, said):
     ("--shape B=1", "a call is written kda"), ("kda.decode --shape N=2 --shape N=2", "a call is written"),
     ("kda.decode --shape", "a call is written"), ("kda.nothing --shape N=2", "no operator `kda.nothing`"),
     ('kda.decode --set "gate=bounded', "No closing quotation"),
+    ("kda.decode --shape N=2,T=1 --set gate=softplus", "missing"),
 ])  # fmt: skip
 def test_a_wrong_line_is_named(tmp_path, line, said):
     file = tmp_path / "calls.txt"

@@ -47,7 +47,7 @@ def lowered(file: Path, rule: str, target: str) -> Lowering:
 
 def padded(folder: Path, pad: int, ensure: str = "") -> Path:
     """mma_bounded as rule `padded`, with this pad for k_decayed in the recurrence, which has a line of its own
-    in a tactic of its own. `ensure` are further clauses."""
+    in a tactic of its own. It promises nothing of conflicts; `ensure` are further clauses."""
     tactics = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
     start = tactics.index("tactic mma_recurrence")
     tactic = tactics[start : tactics.index("\n}", start) + 3]
@@ -58,6 +58,7 @@ def padded(folder: Path, pad: int, ensure: str = "") -> Path:
     tactic = tactic.replace(shared[0], own + rest).replace("mma_recurrence", "padded_recurrence")
     rule = text_of("mma_bounded").replace("rule mma_bounded", "rule padded")
     rule = rule.replace("mma_recurrence", "padded_recurrence")
+    rule = re.sub(r" +bank_conflicts .*\n", "", rule)
     if ensure:
         rule = rule.replace("  ensure {\n    spills", f"  ensure {{\n    {ensure}\n    spills")
     file = folder / "padded.kds"

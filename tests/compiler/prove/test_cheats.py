@@ -121,22 +121,22 @@ CHUNK_CHEATS = [
     ("keys decayed twice", [("exp(-gc[j, d])", "exp(gc[j, d])")], "undo_k", FACTORED, {}),
     ("no cumulative sum", [("lg[i, d] + gc[i - 1, d] scan i", "lg[i, d]")], "decay_sum", PAIR, {}),
     ("dt_bias dropped", [("* (gx[i, d] + bias[d])", "* gx[i, d]")], "log_gate", PAIR, BOUNDED),
-    ("A_log dropped", [("sigmoid(exp(A_log[h]) * (gx", "sigmoid((gx")], "log_gate", PAIR, BOUNDED),
-    ("A_log of head 0", [("exp(A_log[h]) * (gx", "exp(A_log[0]) * (gx")], "log_gate", PAIR, BOUNDED),
-    ("exp(A_log) as a series", [("exp(A_log[h]) * (gx", "(1.0 + A_log[h]) * (gx")], None, PAIR, BOUNDED),
+    ("A_log dropped", [("sigmoid(rate[] * (gx", "sigmoid((gx")], "log_gate", PAIR, BOUNDED),
+    ("A_log of head 0", [("rate[] = exp(A_log[h])", "rate[] = exp(A_log[0])")], "gate_rate|log_gate", PAIR, BOUNDED),
+    ("exp(A_log) as a series", [("rate[] = exp(A_log[h])", "rate[] = 1.0 + A_log[h]")], None, PAIR, BOUNDED),
     (
         "sigmoid as a line",
         [
             (
-                "sigmoid(exp(A_log[h]) * (gx[i, d] + bias[d]))",
-                "(0.5 + 0.25 * exp(A_log[h]) * (gx[i, d] + bias[d]))",
+                "sigmoid(rate[] * (gx[i, d] + bias[d]))",
+                "(0.5 + 0.25 * rate[] * (gx[i, d] + bias[d]))",
             )
         ],
         None,
         PAIR,
         BOUNDED,
     ),
-    ("gate grows", [("-exp(A_log[h]) * softplus", "exp(A_log[h]) * softplus")], "log_gate", PAIR, SOFTPLUS),
+    ("gate grows", [("-rate[] * softplus", "rate[] * softplus")], "log_gate", PAIR, SOFTPLUS),
     ("softplus as exp", [("softplus(gx[i, d] + bias[d])", "exp(gx[i, d] + bias[d])")], None, PAIR, SOFTPLUS),
     (
         "bias twice",
@@ -149,8 +149,8 @@ CHUNK_CHEATS = [
         "padded rows decay",
         [
             (
-                "if valid(n, c, i) then lower_bound * sigmoid(exp(A_log[h]) * (gx[i, d] + bias[d])) else 0.0",
-                "lower_bound * sigmoid(exp(A_log[h]) * (gx[i, d] + bias[d]))",
+                "if valid(n, c, i) then lower_bound * sigmoid(rate[] * (gx[i, d] + bias[d])) else 0.0",
+                "lower_bound * sigmoid(rate[] * (gx[i, d] + bias[d]))",
             )
         ],
         "log_gate",
@@ -272,7 +272,7 @@ DECODE_CHEATS = [
     ),
     (
         "only the last token saved",
-        [("given(num_accepted_tokens) or t == T - 1", "t == T - 1")],
+        [("(given(ssm_state_indices) and W == T) or t == T - 1", "t == T - 1")],
         None,
         None,
         {},
@@ -324,14 +324,11 @@ HARMLESS = [
 ]
 
 
-def test_enough_of_them_fit_the_operators(edit_operator):
-    """An edit whose text the operator no longer has is skipped; this is how many may not be."""
-    fitting = [
-        edit_operator(operator, cheat[1])
-        for operator, cheats in ((CHUNK, CHUNK_CHEATS), (DECODE, DECODE_CHEATS))
-        for cheat in cheats
-    ]
-    assert sum(library is not None for library in fitting) >= 60
+def test_every_edit_fits_its_operator(edit_operator):
+    groups = ((CHUNK, CHUNK_CHEATS), (DECODE, DECODE_CHEATS))
+    edits = [(operator, cheat[0], cheat[1]) for operator, cheats in groups for cheat in cheats]
+    assert len(edits) >= 73
+    assert not [name for operator, name, changes in edits if edit_operator(operator, changes) is None]
 
 
 @pytest.mark.parametrize(

@@ -111,3 +111,29 @@ def test_the_command_exits_with_it_and_loads_no_compiler(tmp_path):
     assert run(RULES).returncode == 0
     again = run(RULES)
     assert again.returncode == 0 and again.stdout.strip().endswith("[]"), again.stdout + again.stderr
+
+
+PRODUCTS = "compute { state_key, solve_apply, state_query, within, state_update : mma.m16n8k16 }"
+BOUNDED = (RULES / "kda.chunk_forward" / "mma_bounded.kds").read_text("utf-8")
+TACTIC = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text("utf-8").replace("tactic ", "tactic own_")
+
+
+@pytest.mark.parametrize("left_out", ["state_key", "solve_apply", "state_query", "within", "state_update", "all"])
+def test_a_stage_that_reads_a_fragment_without_its_instruction(found, left_out):
+    """Elements of a fragment lie in other lanes: TVM would stop in the middle of making code."""
+    kept = [s for s in ("state_key", "solve_apply", "state_query", "within", "state_update") if s != left_out]
+    line = f"compute {{ {', '.join(kept)} : mma.m16n8k16 }}" if left_out != "all" else ""
+    text = BOUNDED.replace("apply ", "apply own_") + replaced(TACTIC, PRODUCTS, line)
+    findings = found(text)
+    assert {d.code for d in findings} <= {"D342", "D343"} and findings, findings
+    assert all(d.help for d in findings)
+
+
+@pytest.mark.parametrize("name", ["qq, kk, b", "kk", "b"])
+def test_numbers_that_a_rule_does_not_place(found, name):
+    """They are in registers, where every thread has them; in shared memory they cannot be."""
+    line = "      qq, kk, b             : f32 in registers\n"
+    kept = ", ".join(x for x in ("qq", "kk", "b") if x not in name.split(", "))
+    assert found(replaced(LANES, line, f"      {kept} : f32 in registers\n" if kept else "")) == ()
+    moved = line.replace("registers", "shared")
+    assert {d.code for d in found(replaced(LANES, line, moved))} == {"D358"}
