@@ -86,8 +86,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
-        threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched), aligned=aligned_ports(body, copies, builder, request),
-        resident=pins.number(kernel.name, "blocks_per_sm"),
+        threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched),
+        aligned=aligned_ports(body, copies, builder, request), resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))
