@@ -17,6 +17,7 @@ from kdsl.check.model import Operator
 from kdsl.prove.engine import Situation
 from kdsl.prove.layout import Layout
 from kdsl.prove.recurrence import Call
+from kdsl.prove.specification import meaning_of
 
 INTEGERS = ("i32", "i64")
 STATES = ("initial_state", "final_state", "pool")
@@ -103,7 +104,7 @@ def cases_of(
     operator: Operator, settings: Mapping[str, object], tokens: int | None = None
 ) -> tuple[Case, ...]:
     """The default cases of an operator under a plan's settings."""
-    if operator.name == "kda.decode":
+    if meaning_of(operator) == "kda.decode":
         return tuple(decode_cases(bool(settings["slot_zero_is_real"]), tokens))
     return tuple(chunk_cases(int(settings["C"]), tokens))
 
@@ -116,7 +117,7 @@ def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str
         sizes = {**case.sizes, **free}
         if sizes["HV"] % sizes["H"]:
             sizes["HV"] = sizes["H"] * max(1, sizes["HV"] // sizes["H"])
-        if "cu_seqlens" not in case.integers and operator.name == "kda.chunk_forward" and "B" in shape:
+        if "cu_seqlens" not in case.integers and meaning_of(operator) == "kda.chunk_forward" and "B" in shape:
             sizes.update(B=shape["B"], N=shape["B"])
         found.append(evolve(case, sizes=sizes))
     return tuple(found)
@@ -137,7 +138,7 @@ def situation(
         for name, port in operator.ports.items()
         if (not port.optional or name in OPTIONAL_FLOATS or name in case.integers) and name not in case.absent
     )
-    call = Call(operator.name, sizes, options, given, case.integers)
+    call = Call(meaning_of(operator), sizes, options, given, case.integers)
     layouts, integers = {}, {}
     for name, port in operator.ports.items():
         shape = tuple(max(int(evaluate(extent, sizes)), 0) for extent in port.shape)

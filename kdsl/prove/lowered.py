@@ -20,6 +20,7 @@ from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.prove.prover import Failure, Subject, prove_subject
 from kdsl.prove.recurrence import MEANINGS, Call, port_levels
 from kdsl.prove.refusal import NoMeaning
+from kdsl.prove.specification import meaning_of
 from kdsl.source.span import Span
 
 
@@ -39,7 +40,7 @@ def _only(module):
 
 
 def pins_of(plan: Plan) -> dict[str, int]:
-    return port_levels(Call(plan.operator.name, {}, plan.specialization.options, frozenset()))
+    return port_levels(Call(meaning_of(plan.operator), {}, plan.specialization.options, frozenset()))
 
 
 def name_of(plan: Plan) -> str:
@@ -68,12 +69,12 @@ def prove(
     """
     plan = lowering.plan
     name = name_of(plan)
-    if plan.operator.name not in MEANINGS:
+    if meaning_of(plan.operator) is None:
         return Proof(
             UNKNOWN,
             name,
             obstacle=f"operator {plan.operator.name} has no specification",
-            remedy="write its recurrence in kdsl/prove/recurrence.py",
+            remedy=f"give it the last name and the ports of one that has: {', '.join(MEANINGS)}",
         )
     functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
@@ -130,7 +131,7 @@ def references(plan: Plan) -> Iterator[Program]:
     """Programs that may be right where this one is wrong, nearest first: the same graph without a schedule,
     the standard library's graph under the same form, then under its other forms."""
     yield from _program(lambda: plan)
-    standard = load().operators.get(plan.operator.name)
+    standard = load().operators.get(meaning_of(plan.operator))
     if standard is None:
         return
     yield from _program(lambda: derive(plan.point, standard, plan.specialization))
