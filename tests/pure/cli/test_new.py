@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
-from kdsl.check import check_source
 from kdsl.check.library import load
 from kdsl.cli.main import cli
-from kdsl.source.span import SourceFile
 from kdsl.syntax.print import format_text
 
 
@@ -19,7 +20,12 @@ def made(*arguments: str) -> str:
 
 
 def fine(text: str) -> bool:
-    return check_source(SourceFile("new.kds", text)) == () and format_text(text) == text
+    """As the command says: schedules are derived and proofs asked for too."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "new.kds"
+        file.write_text(text, encoding="utf-8")
+        done = CliRunner().invoke(cli, ["check", str(file)])
+    return done.exit_code == 0 and done.stdout == "" and format_text(text) == text
 
 
 @pytest.mark.parametrize("operator", sorted(load().operators))
