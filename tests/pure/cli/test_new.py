@@ -43,6 +43,21 @@ def test_an_operator():
     assert fine(made("operator", "scale.rows"))
 
 
+def test_a_rule_for_an_operator_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["operator", "scale.rows", "--output", "operators/scale.kds"],
+        ["rule", "fast", "--schedules", "scale.rows", "--use", "operators/scale.kds", "--output", "rules/fast.kds"],
+    ):
+        assert CliRunner().invoke(cli, ["new", *arguments]).exit_code == 0
+    assert Path("rules/fast.kds").read_text("utf-8").startswith('use "../operators/scale.kds"\n\nrule fast schedules')
+    done = CliRunner().invoke(cli, ["check", "rules"])
+    assert done.exit_code == 0 and done.stdout == ""
+    Path("operators/scale.kds").write_text("operator scale.rows {", encoding="utf-8")
+    again = CliRunner().invoke(cli, ["new", "rule", "r", "--schedules", "scale.rows", "--use", "operators/scale.kds"])
+    assert again.exit_code == 2 and "has errors of its own" in again.output
+
+
 @pytest.mark.parametrize("target", sorted(load().targets))
 def test_a_target_that_extends(target):
     assert fine(made("target", "mine", "--extends", target))
