@@ -12,7 +12,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.refusal import PlanRefused
-from kdsl.prove.cases import Case, asked, cases_of
+from kdsl.prove.cases import MOST, MOST_OTHER, Case, asked, cases_of, past, tried
 from kdsl.prove.locate import located
 from kdsl.prove.memory import recalled, remember
 from kdsl.prove.program import Function, Program
@@ -21,6 +21,7 @@ from kdsl.prove.prover import Failure, Subject, prove_subject
 from kdsl.prove.recurrence import MEANINGS, Call, port_levels
 from kdsl.prove.refusal import NoMeaning
 from kdsl.prove.specification import meaning_of
+from kdsl.prove.thresholds import beyond, thresholds
 from kdsl.source.span import Span
 
 
@@ -78,7 +79,9 @@ def prove(
         )
     functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
-    return prove_functions(plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh)
+    return prove_functions(
+        plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh, further=not shape
+    )
 
 
 def prove_functions(
@@ -90,11 +93,15 @@ def prove_functions(
     seed: int | None = None,
     progress: Callable[[str], None] | None = None,
     fresh: bool = False,
+    further: bool = True,
 ) -> Proof:
-    """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand)."""
+    """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand); `further` adds
+    calls past the sizes that the program tells apart."""
     name = name_of(plan)
     try:
         program = Program.of(functions, pins_of(plan))
+        if further:
+            cases = (*cases, *further_cases(plan, functions, cases))
     except NoMeaning as obstacle:
         return Proof(
             UNKNOWN,
@@ -115,6 +122,21 @@ def prove_functions(
     proof = prove_subject(subject, trials=trials, seed=seed, progress=progress, locate=locate)
     remember(subject, trials, proof)
     return proof
+
+
+def further_cases(plan: Plan, functions: list[Function], cases: tuple[Case, ...]) -> Iterator[Case]:
+    """A call past each size that the program tells apart. Raises NoMeaning where that is too large a call."""
+    found = thresholds(functions, plan.operator.sizes)
+    for size, threshold in beyond(found, tried(cases)).items():
+        most = MOST.get(size, MOST_OTHER)
+        if threshold.value > most:
+            raise NoMeaning(
+                f"the program tells {size} apart at {threshold.value}, and a proof runs up to {size} = {most}",
+                threshold.where,
+                None,
+                f"decide it by a smaller constant, or prove single calls: --shape {size}=...",
+            )
+        yield past(plan.operator, plan.settings, size, threshold.value)
 
 
 def stage_span(plan: Plan, sblock: str | None) -> Span | None:
