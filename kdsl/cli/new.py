@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -20,29 +21,45 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_0-9]*[A-Za-z_][A-Za-z0-9_]*
 @click.option("--on", "target", metavar="TARGET", help="rule: the target; cpu if not said.")
 @click.option("--extends", metavar="TARGET", help="target: what it extends; sm_90a if not said.")
 @click.option(
+    "--use",
+    "used",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="rule, target: a file of yours that declares the operator or the target.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path),
     help="The file; NAME.kds in this folder if not said. - prints it.",
 )
 def new(
-    kind: str, name: str, operator: str | None, target: str | None, extends: str | None, output: Path | None
+    kind: str,
+    name: str,
+    operator: str | None,
+    target: str | None,
+    extends: str | None,
+    used: Path | None,
+    output: Path | None,
 ) -> None:
     """Write a rule, an operator or a target that checks, with comments that say what to change.
 
     \b
       kdsl new rule my_rule --schedules kda.decode --on cpu
       kdsl new operator scale_rows
+      kdsl new rule scale_fast --schedules scale_rows --use scale_rows.kds
       kdsl new target sm_90b --extends sm_90a
 
     A rule for the CPU is made from the operator. One for another target starts as a copy of a shipped rule.
     Exit: 0 written, 2 a name is wrong or the file is there already.
     """
-    _refuse_foreign(kind, operator, target, extends)
+    _refuse_foreign(kind, operator, target, extends, used)
     if not NAME.fullmatch(name):
         raise click.UsageError(f"`{name}` is no name: letters, digits and `_`, with dots between")
-    text = _formatted(
-        _text(kind, name, operator or "kda.chunk_forward", target or "cpu", extends or "sm_90a")
-    )
+    library = _library(used) if kind != "operator" else None
+    made = _text(kind, name, operator or "kda.chunk_forward", target or "cpu", extends or "sm_90a", library)
+    folder = Path(".") if output is None or str(output) == "-" else output.parent
+    uses = f'use "{Path(os.path.relpath(used, folder)).as_posix()}"\n\n' if used is not None else ""
+    text = _formatted(uses + made)
     if str(output) == "-":
         click.echo(text, nl=False)
         return
@@ -57,21 +74,34 @@ def new(
     click.echo(f"{path} written; next: kdsl check {path}", err=True)
 
 
-def _refuse_foreign(kind: str, operator: str | None, target: str | None, extends: str | None) -> None:
+def _refuse_foreign(
+    kind: str, operator: str | None, target: str | None, extends: str | None, used: Path | None
+) -> None:
     """An option that this kind does not take is an error, not silence."""
-    given = {"--schedules": operator, "--on": target, "--extends": extends}
-    takes = {"rule": ("--schedules", "--on"), "operator": (), "target": ("--extends",)}[kind]
+    given = {"--schedules": operator, "--on": target, "--extends": extends, "--use": used}
+    takes = {"rule": ("--schedules", "--on", "--use"), "operator": (), "target": ("--extends", "--use")}[kind]
     for option, value in given.items():
         if value is not None and option not in takes:
             raise click.UsageError(f"{option} is not for a new {kind}")
 
 
-def _text(kind: str, name: str, operator: str, target: str, extends: str) -> str:
+def _library(used: Path | None):
+    """The standard library, and what a file declares besides."""
+    if used is None:
+        from kdsl.check.library import load
+
+        return load()
+    from kdsl.check import check_paths
+
+    result = check_paths([used])
+    if not result.ok:
+        raise click.UsageError(f"`{used}` has errors of its own: kdsl check {used}")
+    return result.library
+
+
+def _text(kind: str, name: str, operator: str, target: str, extends: str, library) -> str:
     if kind == "operator":
         return OPERATOR.replace("NAME", name)
-    from kdsl.check.library import load
-
-    library = load()
     if kind == "target":
         return _target(name, _known("target", extends, library.targets))
     return _rule(
@@ -88,7 +118,7 @@ def _known(kind: str, name: str, table):
     from difflib import get_close_matches
 
     near = get_close_matches(name, table, 1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(table)}"
+    hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(table)}; --use FILE adds those of a file"
     raise click.UsageError(f"there is no {kind} `{name}`; {hint}")
 
 
@@ -210,11 +240,13 @@ def _block(keyword: str, items: list[str]) -> list[str]:
 
 
 def _claims(operator, target) -> list[str]:
+    """What can be decided without a GPU; the error only of operators that kdsl has an oracle for."""
+    from kdsl.check.library import load
+
     claims = ["stack_bytes <= target.stack_bytes_per_task"] if "stack_bytes_per_task" in target.fields else []
-    return [
-        *claims,
-        *([f"error within {operator.acceptance.name.text}"] if operator.acceptance is not None else []),
-    ]
+    if operator.acceptance is not None and operator.name in load().operators:
+        claims.append(f"error within {operator.acceptance.name.text}")
+    return claims
 
 
 def _copied(name: str, operator, target) -> str:

@@ -40,12 +40,12 @@ def select(
     for path in paths:
         if not path.exists():
             raise click.UsageError(f"there is no file or folder `{path}`")
-    from kdsl.check import check_paths
     from kdsl.contract.call import WrongCall
     from kdsl.contract.select import select as choose
+    from kdsl.plan.remembered import check_and_derive
 
     sizes = read_shape(shape)
-    result = check_paths(paths)
+    result = check_and_derive(paths)
     library = result.library
     if target not in library.targets:
         raise click.UsageError(f"there is no target `{target}`; known: {', '.join(library.targets)}")

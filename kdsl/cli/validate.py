@@ -83,7 +83,8 @@ def settle_all(bundle, target, effort, baseline):
 def line(one) -> str:
     after = one.after
     told = f" ({after.evidence}), {after.found}" if after.found else f": {one.note}" if one.note else ""
-    return f"{one.target} {one.variant}: `{after.clause}`: {after.verdict}{told}"
+    needed = f", needed {after.needed}" if after.found and after.needed not in (None, after.clause) else ""
+    return f"{one.target} {one.variant}: `{after.clause}`: {after.verdict}{told}{needed}"
 
 
 def written(bundle, settled, path: Path) -> Path:

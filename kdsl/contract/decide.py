@@ -73,7 +73,7 @@ def decide_claim(
         return Verdict(text, predicate.span, Status.UNKNOWN, Evidence.UNKNOWN, "", "", kernel, str(problem))
     status = Status.HOLDS if outcome else Status.FAILS
     return Verdict(text, predicate.span, status, weakest(tuple(f.evidence for f in found.values())),
-                   found_text(expr, found, values), needed_text(predicate, expr, values), kernel, "",
+                   found_text(expr, found, values), needed_text(predicate, expr, values, found), kernel, "",
                    tuple(dict.fromkeys(f.tool for f in found.values() if f.tool)))  # fmt: skip
 
 
@@ -170,9 +170,17 @@ def unknown_note(missing: Iterable[Mention], undecided: Undecided) -> str:
 def quantity(value: object, unit: str = "") -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if unit == "s":
+        return duration(float(value))
     if isinstance(value, float):
         value = int(value) if value == int(value) and abs(value) < 1e15 else f"{value:g}"
     return f"{value} {unit}".strip()
+
+
+def duration(seconds: float) -> str:
+    """`77.3 us`, `1.18 ms`."""
+    scale, unit = next((pair for pair in ((1, "s"), (1e-3, "ms")) if seconds >= pair[0]), (1e-6, "us"))
+    return f"{seconds / scale:.4g} {unit}"
 
 
 def found_text(expr: n.Expr, facts: Mapping[str, Fact], values: Mapping[str, object]) -> str:
@@ -184,9 +192,12 @@ def found_text(expr: n.Expr, facts: Mapping[str, Fact], values: Mapping[str, obj
 
 
 def needed_text(
-    predicate: n.Node, expr: n.Node | None = None, values: Mapping[str, object] | None = None
+    predicate: n.Node,
+    expr: n.Node | None = None,
+    values: Mapping[str, object] | None = None,
+    facts: Mapping[str, Fact] = {},
 ) -> str:
-    """`<= 4194304`: the other side with its value."""
+    """`<= 4194304`: the other side with its value; a time has its unit."""
     if not isinstance(predicate, n.Comparison):
         return " ".join(predicate.span.text.split())
     text = " ".join(predicate.right.span.text.split())
@@ -196,7 +207,8 @@ def needed_text(
         )
     except (Undecided, NotStatic):
         value = None
-    shown = text if value is None or quantity(value) == text else f"{text} = {quantity(value)}"
+    unit = "s" if any(fact.unit == "s" for fact in facts.values()) else ""
+    shown = text if value is None or quantity(value, unit) == text else f"{text} = {quantity(value, unit)}"
     return f"{predicate.operator} {shown}"
 
 

@@ -14,6 +14,7 @@ from math import inf, lcm
 
 from attrs import define, field, frozen
 
+from kdsl.check.evaluate import decide
 from kdsl.check.model import Operator, names_in
 from kdsl.contract.conditions import (
     Condition,
@@ -165,7 +166,8 @@ class _Problem:
             if option.kind == "scalar":
                 found.append((name, self.scalars(name)))
             else:
-                found.append((name, tuple(option.values)))
+                first = decide(option.default, {}) if option.default is not None else None
+                found.append((name, tuple(sorted(option.values, key=lambda value, first=first: value != first))))
         for name in sorted(mentioned):
             if name.startswith("given."):
                 found.append((name, (False, True)))

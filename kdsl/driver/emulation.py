@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kdsl.bundle.expression import parse_number
 from kdsl.driver.compile import plan_of
@@ -52,10 +52,13 @@ class LoweredProgram:
         special = self.lowering.plan.specialization
         return {**special.dtypes, **special.options, **special.sizes}
 
-    def bind(self, call: Mapping[str, Any]) -> Bound:
-        """The launches of a call (`kdsl.validate.call` for the chunk operator, the oracle's for decode)."""
-        dtypes = self.lowering.plan.specialization.dtypes
-        operands = OPERANDS[self.operator](call, dtypes)
+    def bind(self, call: Mapping[str, Any], final_state: bool = True) -> Bound:
+        """The launches of a call (`kdsl.validate.call` for the chunk operator, the oracle's for decode), which may want
+        no final state."""
+        operands = self.operands(call)
+        if not final_state:
+            arrays = {name: array for name, array in operands.arrays.items() if name != "final_state"}
+            operands = evolve(operands, arrays=arrays)
         buffers = {name: Buffer(array, operands.roles[name], name) for name, array in operands.arrays.items()}
         spaces = self.workspaces(operands.sizes)
         launches = []
@@ -64,8 +67,11 @@ class LoweredProgram:
             extents = tuple(int(parse_number(grid[axis]).evaluate(operands.sizes)) for axis in ("x", "y", "z"))
             if 0 not in extents:
                 launches.append(self.launch(kernel, source, extents, buffers, spaces, operands))
-        state = operands.arrays["final_state" if "final_state" in operands.arrays else "pool"]
+        state = operands.arrays.get("final_state", operands.arrays.get("pool", np.zeros(0, np.float32)))
         return Bound(tuple(launches), operands.arrays["o"], kernel_state(state, operands.transposed))
+
+    def operands(self, call: Mapping[str, Any]) -> Operands:
+        return OPERANDS[self.operator](call, self.lowering.plan.specialization.dtypes)
 
     def workspaces(self, sizes: Mapping[str, int]) -> dict[str, Buffer]:
         found = {}
@@ -100,7 +106,7 @@ def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 def kernel_state(array: np.ndarray, transposed: bool) -> np.ndarray:
     """A state [.., V, K] as the kernel sees it: [.., K, V] over the same memory."""
-    return np.swapaxes(array, -1, -2) if transposed else array
+    return np.swapaxes(array, -1, -2) if transposed and array.ndim > 1 else array
 
 
 def chunk_operands(call: Mapping[str, Any], dtypes: Mapping[str, str]) -> Operands:

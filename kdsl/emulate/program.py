@@ -81,8 +81,9 @@ def try_program(
     if result.refusal is not None:
         return Trial(result, None)
     needed = oracle.decode(**call) if program.operator == "kda.decode" else reference(call)
-    return Trial(result, acceptance(_values(bound.o), _values(bound.state), *needed))
+    return Trial(result, acceptance(values(bound.o), values(bound.state), *needed))
 
 
-def _values(array: np.ndarray) -> np.ndarray:
+def values(array: np.ndarray) -> np.ndarray:
+    """uint16 arrays are bfloat16 patterns."""
     return bfloat16.decode(array) if array.dtype == np.uint16 else array

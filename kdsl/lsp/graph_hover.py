@@ -131,14 +131,20 @@ def _rounded(operator: Operator, tensor: str) -> str:
 
 def _placed(hover, operator: Operator, tensor: str) -> Iterator[str]:
     """The tensor's tiles in the rules of the file, with their bytes."""
-    from kdsl.lsp.verdicts import buffers
+    from kdsl.lsp.verdicts import bank_text, buffers
 
-    rows = []
-    for name, point, kernel in buffers(hover, operator, tensor):
-        for buffer in point:
+    rows, notes = [], []
+    for name, found, kernel in buffers(hover, operator, tensor):
+        for buffer in found:
             pad = f" pad {buffer.pad}" if buffer.pad else ""
             ring = f" ring {buffer.slots}" if buffer.slots > 1 else ""
             shape = " x ".join(map(str, buffer.shape)) or "1"
-            rows.append(f"| {name} | {kernel} | {buffer.memory} | {shape} {buffer.dtype}{pad}{ring} | {buffer.bytes} |")
+            tile = f"{shape} {buffer.dtype}{pad}{ring}"
+            rows.append((name, kernel.name, buffer.memory, tile, str(buffer.bytes)))
+            notes.append(bank_text(kernel, buffer))
     if rows:
-        yield "| rule | kernel | memory | tile | bytes |\n|---|---|---|---|---|\n" + "\n".join(rows[:12])
+        heads = ("rule", "kernel", "memory", "tile", "bytes")
+        if any(notes):
+            heads, rows = (*heads, "banks"), [(*row, note) for row, note in zip(rows, notes, strict=True)]
+        lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows[:12])]
+        yield "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])

@@ -220,11 +220,11 @@ class Hover:
 
     def predicate(self, symbol: Symbol):
         entry = TABLE[symbol.name]
-        how = {"plan": "arithmetic on the plan", "binary": "`kdsl lower` reads it from the binary",
-               "run": "`kdsl lower` runs the kernel",
-               "gpu": "`kdsl validate` measures it on a GPU"}  # fmt: skip
+        how = {"plan": "arithmetic on the plan", "binary": "`kdsl lower`, which reads it from the binary",
+               "run": "`kdsl lower --emit bundle`, which runs the kernel",
+               "gpu": "`kdsl validate`, which measures it on a GPU"}  # fmt: skip
         yield code(symbol.name + (f"({', '.join(entry.arguments)})" if entry.arguments else ""))
-        yield f"{entry.summary}{f', in {entry.unit}' if entry.unit else ''}"
+        yield entry.summary + (f", in {entry.unit}" if entry.unit and entry.unit not in entry.summary else "")
         where = ", ".join(f"`{keyword}`" for keyword in entry.where)
         yield f"decided by {how.get(entry.decided, entry.decided)}; may stand in {where}"
 

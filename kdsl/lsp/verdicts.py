@@ -10,8 +10,9 @@ from kdsl.check.library import Library
 from kdsl.check.model import DTYPE_BYTES, Kernel, Rule, RulePoint
 from kdsl.check.rules import points, rule_at
 from kdsl.check.sizes import Sizes
+from kdsl.contract.banks import PIECE
 from kdsl.contract.decide import decide
-from kdsl.contract.facts import plan_facts
+from kdsl.contract.facts import conflict_degree, plan_facts
 from kdsl.contract.resources import Buffer, Setting, memory_use
 from kdsl.contract.verdict import Status, Verdict
 from kdsl.lsp.analysis import Analysis
@@ -110,9 +111,11 @@ def clause_text(analysis: Analysis, rule: str, clause: str) -> str | None:
     if resolved is None:
         return None
     rows, notes = [], []
+    known = False
     for point, found in verdicts(analysis.library, resolved):
         for verdict in found:
             if verdict.clause == clause:
+                known = known or verdict.status in (Status.HOLDS, Status.FAILS)
                 at = at_text(point, len(resolved.targets) > 1)
                 rows.append(
                     f"| {at} | {SIGNS[verdict.status]} | {evidence_text(verdict)} | {verdict.found} "
@@ -122,6 +125,8 @@ def clause_text(analysis: Analysis, rule: str, clause: str) -> str | None:
     if not rows:
         return None
     notes = [note for note in dict.fromkeys(notes) if note]
+    if not known:
+        return "\n\n".join([f"`{clause}`", "open at every choose point", *notes])
     if len(rows) > MOST_ROWS:
         notes.append(f"and {len(rows) - MOST_ROWS} points more; those that do not hold come first")
         rows.sort(key=lambda row: f"| {SIGNS[Status.HOLDS]} |" in row)
@@ -164,7 +169,7 @@ def uses(setting: Setting, kernel: Kernel) -> dict:
     return found
 
 
-def buffers(hover, operator, tensor: str) -> Iterator[tuple[str, list[Buffer], str]]:
+def buffers(hover, operator, tensor: str) -> Iterator[tuple[str, list[Buffer], Kernel]]:
     """(rule, tiles of the tensor, kernel) of the rules in the file: default choices, largest sizes."""
     from kdsl.lsp.graph_hover import kernels_of
 
@@ -175,4 +180,18 @@ def buffers(hover, operator, tensor: str) -> Iterator[tuple[str, list[Buffer], s
             seen[name] = setting_of(library, default_point(library, library.rules[name]))
         found = [b for use in uses(seen[name], kernel).values() for b in use.buffers if b.tensor == tensor]
         if found:
-            yield name, found, kernel.name
+            yield name, found, kernel
+
+
+def bank_text(kernel: Kernel, buffer: Buffer) -> str:
+    """What ldmatrix needs for eight rows of a 16-bit tile in shared memory; nothing for other tiles."""
+    if buffer.memory != "shared" or buffer.dtype not in ("bf16", "f16") or not buffer.shape:
+        return ""
+    homes = (kernel.homes.get(buffer.tensor), *kernel.views.get(buffer.tensor, ()))
+    home = next((h for h in homes if h is not None and h.span is buffer.span), None)
+    swizzle = int(home.attributes.get("swizzle", 0)) if home is not None else 0
+    row = buffer.shape[-1] * DTYPE_BYTES[buffer.dtype]
+    if row < PIECE or swizzle > row:
+        return ""
+    degree = conflict_degree(swizzle or row, buffer.pad, swizzle, buffer.dtype)
+    return "ldmatrix free of conflicts" if degree == 1 else f"ldmatrix takes {degree} wavefronts where 1 is ideal"

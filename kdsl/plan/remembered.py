@@ -17,7 +17,7 @@ from kdsl.check.driver import CheckResult, check_paths
 from kdsl.check.library import Library
 from kdsl.check.model import Rule
 from kdsl.source import cache
-from kdsl.source.diagnostic import Diagnostic
+from kdsl.source.diagnostic import Diagnostic, Severity
 
 KIND = "derives"
 MOST = 1024  # digests kept, the latest
@@ -29,7 +29,7 @@ def check_and_derive(paths: Iterable[str | Path], target: str | None = None) -> 
 
 
 def derived(result: CheckResult, target: str | None = None) -> CheckResult:
-    """A check with what the derivation refuses."""
+    """A check with what the derivation refuses; `library` keeps the rules that derive."""
     memory = Remembered.load()
     pending = [rule for rule in result.library.rules.values() if not memory.derives(result.library, rule)]
     if not pending:
@@ -37,14 +37,17 @@ def derived(result: CheckResult, target: str | None = None) -> CheckResult:
     from kdsl.plan.derivable import derivations  # loaded only where something is new
 
     found: list[Diagnostic] = []
+    right = dict(result.library.rules)
     for rule in pending:
         own = derivations(result.library, (rule,), target)
         found += own
-        if not own and target is None:
+        if any(d.severity is Severity.ERROR for d in own):
+            del right[rule.name]
+        elif not own and target is None:
             memory.add(result.library, rule)
     memory.save()
     diagnostics = sorted((*result.diagnostics, *found), key=lambda d: d.order)
-    return evolve(result, diagnostics=tuple(diagnostics))
+    return evolve(result, diagnostics=tuple(diagnostics), library=evolve(result.library, rules=right))
 
 
 @define

@@ -41,7 +41,10 @@ def trials_for(bound: float, wanted: float = BOUND) -> int:
 
 
 def assumptions_of(tower_depth: int, random_functions: bool) -> tuple[str, ...]:
-    found = ["rounding, overflow and underflow are left out: the acceptance of the operator covers them"]
+    found = [
+        "rounding, overflow and underflow are left out: the acceptance of the operator covers them",
+        "integers do not overflow: sizes and positions stay below 2^31",
+    ]
     if tower_depth > 2:
         found.append(
             "exponentials of exponents that are no integer combination of each other are independent"

@@ -7,7 +7,7 @@ layouts, gaps between rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -17,6 +17,7 @@ from kdsl.check.model import Operator
 from kdsl.prove.engine import Situation
 from kdsl.prove.layout import Layout
 from kdsl.prove.recurrence import Call
+from kdsl.prove.specification import meaning_of
 
 INTEGERS = ("i32", "i64")
 STATES = ("initial_state", "final_state", "pool")
@@ -103,9 +104,44 @@ def cases_of(
     operator: Operator, settings: Mapping[str, object], tokens: int | None = None
 ) -> tuple[Case, ...]:
     """The default cases of an operator under a plan's settings."""
-    if operator.name == "kda.decode":
+    if meaning_of(operator) == "kda.decode":
         return tuple(decode_cases(bool(settings["slot_zero_is_real"]), tokens))
     return tuple(chunk_cases(int(settings["C"]), tokens))
+
+
+MOST = {"T": 1024}  # sizes of a call that a proof runs at most
+MOST_OTHER = 64
+
+
+def tried(cases: Iterable[Case]) -> dict[str, int]:
+    """The largest of each size; T is that of the longest sequence."""
+    largest: dict[str, int] = {}
+    for case in cases:
+        cu = case.integers.get("cu_seqlens")
+        longest = case.sizes["T"] if cu is None else max(b - a for a, b in zip(cu, cu[1:], strict=False))
+        for name, value in {**case.sizes, "T": longest}.items():
+            largest[name] = max(value, largest.get(name, 0))
+    return largest
+
+
+def past(operator: Operator, settings: Mapping[str, object], size: str, value: int) -> Case:
+    """A call in which `size` is more than `value`, and everything else small."""
+    name = f"past {size} = {value}, which the program tells apart"
+    if meaning_of(operator) == "kda.decode":
+        sizes = {"N": 2, "T": 1, "H": 1, "HV": 1, "SLOTS": 4, "W": 1, size: value + 1}
+        if size in ("T", "W"):
+            sizes |= {"T": value + 1, "W": value + 1}
+        width, count = sizes["W"], sizes["N"]
+        sizes["SLOTS"] = max(sizes["SLOTS"], count * width + 1)
+        sizes["HV"] = max(sizes["HV"], sizes["H"])
+        table = tuple(tuple(1 + row * width + column for column in range(width)) for row in range(count))
+        return Case(name, sizes, integers={"ssm_state_indices": table})
+    chunk = int(settings["C"])
+    sizes = {"B": 1, "T": chunk + 1, "H": 1, "HV": 1, size: value + 1}
+    if size == "T":
+        sizes["T"] = value + chunk + 1  # a chunk more: what is fetched ahead comes to use
+    rows = max(sizes["B"], sizes.get("N", 1))
+    return Case(name, {**sizes, "HV": max(sizes["HV"], sizes["H"]), "B": rows, "N": rows})
 
 
 def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str, int]) -> tuple[Case, ...]:
@@ -116,7 +152,7 @@ def asked(operator: Operator, settings: Mapping[str, object], shape: Mapping[str
         sizes = {**case.sizes, **free}
         if sizes["HV"] % sizes["H"]:
             sizes["HV"] = sizes["H"] * max(1, sizes["HV"] // sizes["H"])
-        if "cu_seqlens" not in case.integers and operator.name == "kda.chunk_forward" and "B" in shape:
+        if "cu_seqlens" not in case.integers and meaning_of(operator) == "kda.chunk_forward" and "B" in shape:
             sizes.update(B=shape["B"], N=shape["B"])
         found.append(evolve(case, sizes=sizes))
     return tuple(found)
@@ -137,7 +173,7 @@ def situation(
         for name, port in operator.ports.items()
         if (not port.optional or name in OPTIONAL_FLOATS or name in case.integers) and name not in case.absent
     )
-    call = Call(operator.name, sizes, options, given, case.integers)
+    call = Call(meaning_of(operator), sizes, options, given, case.integers)
     layouts, integers = {}, {}
     for name, port in operator.ports.items():
         shape = tuple(max(int(evaluate(extent, sizes)), 0) for extent in port.shape)

@@ -17,6 +17,8 @@ from attrs import evolve
 from kdsl.check.driver import CheckResult
 from kdsl.check.model import Operator
 from kdsl.prove.proof import Proof
+from kdsl.prove.recurrence import MEANINGS
+from kdsl.prove.specification import meaning_of
 from kdsl.source.diagnostic import Diagnostic
 
 LEDGER = "proofs.json"
@@ -71,7 +73,13 @@ def record(operator: Operator, proofs: Iterable[tuple[Mapping[str, object], Proo
 
 
 def missing(operator: Operator, path: Path | None = None) -> Diagnostic | None:
-    """The finding that some forms have no proof for this text of the operator, or None."""
+    """The finding that some forms have no proof for this text of the operator, or None.
+
+    A graph in one form that no recurrence specifies is its own definition: there is nothing to hold it to.
+    """
+    specified = meaning_of(operator) is not None
+    if not specified and len(form_settings(operator)) == 1:
+        return None
     entry = read(path or place(operator)).get(operator.name, {})
     proved = entry.get("forms", {}) if entry.get("text") == text_digest(operator) else {}
     unproved = [name for name in map(form_name, form_settings(operator)) if name not in proved]
@@ -84,7 +92,12 @@ def missing(operator: Operator, path: Path | None = None) -> Diagnostic | None:
         operator.declaration.name.span,
         observed="; ".join(unproved),
         required="every form proved equal to the operator's recurrence, for this text",
-        help=(f"`kdsl prove {operator.declaration.span.path} --record` proves every form and writes it down",),
+        help=(
+            f"`kdsl prove {operator.declaration.span.path} --record` proves every form and writes it down"
+            if specified
+            else "keep one form, or give the operator the last name and the ports of one that has a recurrence: "
+            + ", ".join(MEANINGS),
+        ),
     )
 
 

@@ -58,9 +58,8 @@ def _right(program: Program, subject: Subject, failure: Failure) -> Outcome | No
     if program.depth > failure.trial.tower.depth:
         return None
     outcome = _traced(program, failure, False)
-    if compare(subject.operator.name, failure.case, failure.trial, outcome) is not None or outcome.division:
-        return None
-    return outcome
+    difference = compare(failure.trial.situation.call.operator, failure.case, failure.trial, outcome)
+    return outcome if difference is None and not outcome.division else None
 
 
 def first_difference(

@@ -12,7 +12,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.refusal import PlanRefused
-from kdsl.prove.cases import Case, asked, cases_of
+from kdsl.prove.cases import MOST, MOST_OTHER, Case, asked, cases_of, past, tried
 from kdsl.prove.locate import located
 from kdsl.prove.memory import recalled, remember
 from kdsl.prove.program import Function, Program
@@ -20,6 +20,8 @@ from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.prove.prover import Failure, Subject, prove_subject
 from kdsl.prove.recurrence import MEANINGS, Call, port_levels
 from kdsl.prove.refusal import NoMeaning
+from kdsl.prove.specification import meaning_of
+from kdsl.prove.thresholds import beyond, thresholds
 from kdsl.source.span import Span
 
 
@@ -39,7 +41,7 @@ def _only(module):
 
 
 def pins_of(plan: Plan) -> dict[str, int]:
-    return port_levels(Call(plan.operator.name, {}, plan.specialization.options, frozenset()))
+    return port_levels(Call(meaning_of(plan.operator), {}, plan.specialization.options, frozenset()))
 
 
 def name_of(plan: Plan) -> str:
@@ -68,16 +70,18 @@ def prove(
     """
     plan = lowering.plan
     name = name_of(plan)
-    if plan.operator.name not in MEANINGS:
+    if meaning_of(plan.operator) is None:
         return Proof(
             UNKNOWN,
             name,
             obstacle=f"operator {plan.operator.name} has no specification",
-            remedy="write its recurrence in kdsl/prove/recurrence.py",
+            remedy=f"give it the last name and the ports of one that has: {', '.join(MEANINGS)}",
         )
     functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
-    return prove_functions(plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh)
+    return prove_functions(
+        plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh, further=not shape
+    )
 
 
 def prove_functions(
@@ -89,11 +93,15 @@ def prove_functions(
     seed: int | None = None,
     progress: Callable[[str], None] | None = None,
     fresh: bool = False,
+    further: bool = True,
 ) -> Proof:
-    """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand)."""
+    """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand); `further` adds
+    calls past the sizes that the program tells apart."""
     name = name_of(plan)
     try:
         program = Program.of(functions, pins_of(plan))
+        if further:
+            cases = (*cases, *further_cases(plan, functions, cases))
     except NoMeaning as obstacle:
         return Proof(
             UNKNOWN,
@@ -116,6 +124,21 @@ def prove_functions(
     return proof
 
 
+def further_cases(plan: Plan, functions: list[Function], cases: tuple[Case, ...]) -> Iterator[Case]:
+    """A call past each size that the program tells apart. Raises NoMeaning where that is too large a call."""
+    found = thresholds(functions, plan.operator.sizes)
+    for size, threshold in beyond(found, tried(cases)).items():
+        most = MOST.get(size, MOST_OTHER)
+        if threshold.value > most:
+            raise NoMeaning(
+                f"the program tells {size} apart at {threshold.value}, and a proof runs up to {size} = {most}",
+                threshold.where,
+                None,
+                f"decide it by a smaller constant, or prove single calls: --shape {size}=...",
+            )
+        yield past(plan.operator, plan.settings, size, threshold.value)
+
+
 def stage_span(plan: Plan, sblock: str | None) -> Span | None:
     """The line of the rule behind an sblock, or behind what scheduling split off it; else the operator's."""
     for kernel in plan.kernels:
@@ -130,7 +153,7 @@ def references(plan: Plan) -> Iterator[Program]:
     """Programs that may be right where this one is wrong, nearest first: the same graph without a schedule,
     the standard library's graph under the same form, then under its other forms."""
     yield from _program(lambda: plan)
-    standard = load().operators.get(plan.operator.name)
+    standard = load().operators.get(meaning_of(plan.operator))
     if standard is None:
         return
     yield from _program(lambda: derive(plan.point, standard, plan.specialization))

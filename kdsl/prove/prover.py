@@ -127,7 +127,7 @@ def failure_of(subject: Subject, case: Case, trials: Sequence[Trial], copy: int 
     for backwards in (False, True):
         outcomes = run_field(subject.program, draws, trials[0].situation, backwards=backwards, copy=copy)
         for trial, outcome in zip(trials, outcomes, strict=True):
-            difference = compare(subject.operator.name, case, trial, outcome)
+            difference = compare(trial.situation.call.operator, case, trial, outcome)
             if difference is not None:
                 what = f"{difference.what}, when threads run in reverse order" if backwards else difference.what
                 return Failure(case, trial, backwards, evolve(difference, what=what))

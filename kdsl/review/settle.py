@@ -93,7 +93,7 @@ def decided(variant: Variant, verdict: Recorded, claim: n.Claim | None, measured
     known = {name: fact.value for name, fact in measured.facts.items() if name.startswith(BASELINE)}
     found = decide_claim(claim, measured.facts, known, tuple(kernel.name for kernel in variant.kernels))
     if found.status not in (Status.HOLDS, Status.FAILS):
-        why = [note for name, note in measured.notes.items() if name in verdict.clause]
+        why = [note for name, note in measured.notes.items() if name in mentioned([claim])]
         note = "; ".join(dict.fromkeys(why)) or found.note
         return Settled(variant.id, variant.target, verdict, verdict, note)
     text = f"{found.found} on {bench.name}" if found.found else bench.name

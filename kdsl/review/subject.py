@@ -12,13 +12,17 @@ from kdsl.check.driver import CheckResult, check_loaded
 from kdsl.check.files import Loaded, listed_files, load_text
 from kdsl.check.library import Library
 from kdsl.check.model import Rule
+from kdsl.check.rules import resolve_rule
 from kdsl.data import data_root
 from kdsl.driver.emulation import plan_for
 from kdsl.lower.lowering import Lowering
+from kdsl.source.diagnostic import Severity
 from kdsl.source.render.text import render_text
 from kdsl.source.span import SourceFile
+from kdsl.syntax import nodes as n
 
 STDLIB = "stdlib"
+PROMISES = ("E501",)  # codes of clauses of `ensure` that do not hold
 
 
 @frozen
@@ -69,17 +73,24 @@ def subject(given: str, name: str | None = None) -> Subject:
 
 
 def subjects_of(given: str, texts: Mapping[str, str]) -> Iterator[Subject]:
-    """Every rule of these texts. Raises NotReviewable with the findings if they do not check."""
+    """Every rule of these texts. A broken promise is a reason to look at the rule, not to refuse it; with other errors
+    raises NotReviewable with the findings."""
     result = checked(texts)
-    if not result.ok:
+    if wrong(result):
         raise NotReviewable(given, "it does not check:\n" + render_text(result.diagnostics))
     for rule in result.library.rules.values():
         if rule.declaration.span.path in texts:
             yield Subject(given, rule, result.library, texts)
 
 
+def wrong(result: CheckResult) -> bool:
+    """Whether anything but promises is wrong."""
+    return any(d.severity is Severity.ERROR and d.code not in PROMISES for d in result.diagnostics)
+
+
 def checked(texts: Mapping[str, str]) -> CheckResult:
-    """The check of texts that need not be on disk; what they use is."""
+    """The check of texts that need not be on disk; what they use is. Rules that break a promise, and have no other
+    error, are in the library too."""
     whole = Loaded()
     for path, text in texts.items():
         part = load_text(SourceFile(path, text))
@@ -90,7 +101,11 @@ def checked(texts: Mapping[str, str]) -> CheckResult:
                 whole.paths.append(name)
         whole.diagnostics += part.diagnostics
         whole.partial |= part.partial
-    return check_loaded(whole, None)
+    result = check_loaded(whole, None)
+    for declaration in (d for tree in whole.trees for d in tree.declarations if isinstance(d, n.Rule)):
+        if declaration.name.text not in result.library.rules and not wrong(result):
+            result.library.rules[declaration.name.text] = resolve_rule(declaration)
+    return result
 
 
 # ---- texts

@@ -13,6 +13,7 @@ from kdsl.contract.verdict import Status, Verdict
 from kdsl.driver.compile import content_key
 from kdsl.driver.contract import known_of, verdicts_from
 from kdsl.driver.package import manifest_of, variant_files
+from kdsl.driver.rehearsal import rehearsed
 from kdsl.inspect.counts import counts
 from kdsl.inspect.stages import StagedCode
 from kdsl.lower.lowering import Lowering
@@ -28,7 +29,8 @@ RESOURCES = (
 
 LEGEND = (
     "A cell is what was found where the clause holds; `pending` waits for `kdsl validate` on a GPU. Evidence: proved "
-    "by arithmetic, binary from ptxas and SASS, simulated by the model of the memory banks, measured on the machine."
+    "by arithmetic, binary from ptxas and SASS, simulated by the model of the memory banks or on the emulator, "
+    "measured on the machine."
 )
 
 
@@ -81,7 +83,7 @@ def outcome(subject: Subject, target: str) -> Outcome:
         if target == "cpu":
             return Outcome(subject.rule.name, target, settings, run_verdicts(lowering))
         known = known_of(lowering)
-        found = verdicts_from(known, lowering.plan)
+        found = (*verdicts_from(known, lowering.plan), *rehearsed(lowering))
         rows = tuple(row(subject.rule.name, target, one) for one in known.kernels)
         return Outcome(subject.rule.name, target, settings, found, rows)
     except (PlanRefused, StepRefused) as refusal:

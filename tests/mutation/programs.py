@@ -7,19 +7,15 @@ from functools import lru_cache
 import numpy as np
 from attrs import evolve, frozen
 
-from kdsl.bundle.expression import parse_number
 from kdsl.data import data_root
-from kdsl.driver.emulation import OPERANDS, LoweredProgram, program
-from kdsl.driver.package import grid_blocks
+from kdsl.driver.emulation import LoweredProgram, program
 from kdsl.emulate.findings import Finding
-from kdsl.emulate.launches import Buffer
-from kdsl.emulate.program import Bound
 from kdsl.emulate.run import EmulationResult, RunnerFault, emulate
 from kdsl.validate import bfloat16, oracle
 from kdsl.validate.acceptance import acceptance
 from kdsl.validate.call import reference
 
-from .calls import CALLS, SWITCHES, Tried
+from .calls import SWITCHES, Tried, calls_of
 from .cuda_text import KERNEL
 from .mutant import Mutant, applied
 from .verdict import Outcome
@@ -43,7 +39,7 @@ def lowered(rule: str) -> LoweredProgram:
 @lru_cache(maxsize=8)
 def calls(rule: str) -> tuple[Tried, ...]:
     found = lowered(rule)
-    return CALLS[found.operator](RULES[rule][1])
+    return calls_of(found.operator, RULES[rule][1])
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +80,7 @@ class Ran:
 def run(rule: str, number: int, kernel: str = "", text: str = "", launch=None) -> Ran:
     """Call `number` of the rule with one kernel's text, or numbers of its launch, replaced."""
     found, tried = lowered(rule), calls(rule)[number]
-    bound = bind(found, tried)
+    bound = found.bind(tried.call, tried.final_state)
     symbols = {s.symbol: s.kernel for s in found.lowering.sources}
     launches = []
     for one in bound.launches:
@@ -98,23 +94,6 @@ def run(rule: str, number: int, kernel: str = "", text: str = "", launch=None) -
     o, state = expected(rule, number)
     judged = acceptance(values(bound.o), values(bound.state), o, state if tried.final_state else bound.state)
     return Ran(result, judged.accepted, judged.explain(), bound.o.tobytes() + bound.state.tobytes())
-
-
-def bind(found: LoweredProgram, tried: Tried) -> Bound:
-    """As `LoweredProgram.bind`; a call that wants no final state gives its kernels none."""
-    if tried.final_state:
-        return found.bind(tried.call)
-    plan = found.lowering.plan
-    operands = OPERANDS[found.operator](tried.call, plan.specialization.dtypes)
-    arrays = {name: array for name, array in operands.arrays.items() if name != "final_state"}
-    operands = evolve(operands, arrays=arrays)
-    buffers = {name: Buffer(array, operands.roles[name], name) for name, array in arrays.items()}
-    spaces, launches = found.workspaces(operands.sizes), []
-    for kernel, source in zip(plan.kernels, found.lowering.sources, strict=True):
-        grid = grid_blocks(plan, kernel)
-        extents = tuple(int(parse_number(grid[axis]).evaluate(operands.sizes)) for axis in ("x", "y", "z"))
-        launches.append(found.launch(kernel, source, extents, buffers, spaces, operands))
-    return Bound(tuple(launches), arrays["o"], np.zeros(0, np.float32))
 
 
 def changed_launch(launch, changes):

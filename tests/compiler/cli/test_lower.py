@@ -149,3 +149,20 @@ def test_a_missing_compiler_is_exit_3(tmp_path):
     environment = os.environ | {"CC": "no-such-compiler"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 3 and "no-such-compiler is missing: install gcc or clang" in done.stderr
+
+
+def test_an_operator_of_ones_own_becomes_a_bundle(tmp_path, monkeypatch):
+    """From `kdsl new` to code; an error that nothing can judge is no promise, and the refusal says so."""
+    monkeypatch.chdir(tmp_path)
+    for arguments in (("operator", "scale"), ("rule", "fast", "--schedules", "scale", "--use", "scale.kds")):
+        assert kdsl("new", *arguments).exit_code == 0
+    done = kdsl("lower", "fast.kds", "--target", "cpu", "--emit", "bundle", "--output", "build")
+    assert done.exit_code == 0, done.output
+    assert load_bundle(tmp_path / "build" / "fast.kdsb").manifest.variants
+    text = (tmp_path / "fast.kds").read_text("utf-8")
+    (tmp_path / "fast.kds").write_text(
+        text.replace("ensure {", "ensure {\n    error within scale.acceptance"), encoding="utf-8"
+    )
+    refused = kdsl("lower", "fast.kds", "--target", "cpu", "--emit", "bundle", "--output", "other")
+    assert refused.exit_code == 1 and "kdsl has no oracle for scale: leave the clause out" in refused.output
+    assert not (tmp_path / "other").exists() or not list((tmp_path / "other").glob("*.kdsb"))

@@ -20,8 +20,8 @@ HOLD = """
     overlapped(state_key, state_key) >= 0.9
     injected_waits == 0
     occupancy >= 1
-    count(mma.sync) at ptx == 52
-    count(HMMA) at sass == 52
+    count(mma.sync) at ptx == 84
+    count(HMMA) at sass == 84
     registers_per_thread <= 255
 """
 FAIL = {
@@ -31,7 +31,7 @@ FAIL = {
     "uses wgmma.mma_async in state_key": "not in state_key",
     "bank_conflicts(k_decayed) == 1": "8",
     "bank_conflicts == 1": "8",
-    "count(mma.sync) at ptx == 51": "52",
+    "count(mma.sync) at ptx == 83": "84",
     "overlapped(state_key, write_o) >= 0.1": "0",
     "occupancy >= 33": "blocks",
 }

@@ -11,8 +11,9 @@ from kdsl.bundle.load import read_bundle
 from kdsl.driver import rehearsal
 from kdsl.driver.compile import ContractFailed, build
 from kdsl.driver.emulation import LoweredProgram
+from kdsl.lower.lowering import Lowering
 
-from ..workshop import plan, shipped
+from ..workshop import library_of, plan, shipped
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -36,11 +37,12 @@ def with_text(monkeypatch, old: str, new: str) -> None:
 def test_the_call_is_recorded(step, tmp_path):
     found = read_bundle(build([step], tmp_path / "step.kdsb")).manifest.variants[0].verdicts[-1]
     assert (found.clause, found.verdict, found.evidence) == (rehearsal.CLAUSE, "holds", "simulated")
-    assert "of the reference's rms" in found.found
+    assert found.found.startswith("8 calls, ") and "of the reference's rms" in found.found
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("__syncthreads();", "", "which nothing has written"), ("d_5 < 128", "d_5 < 127", "final_state is rejected"),
+    ("__syncthreads();", "", "slots: "), ("d_5 < 128", "d_5 < 127", "slots: final_state is rejected"),
+    ("W == T", "false", "speculative: "), ("ssm_state_indices_given != 0", "true", "own slots: "),
 ])  # fmt: skip
 def test_wrong_code_is_not_written(step, tmp_path, monkeypatch, old, new, said):
     with_text(monkeypatch, old, new)
@@ -48,6 +50,22 @@ def test_wrong_code_is_not_written(step, tmp_path, monkeypatch, old, new, said):
         build([step], tmp_path / "step.kdsb")
     assert rehearsal.CLAUSE in str(caught.value) and said in str(caught.value)
     assert not (tmp_path / "step.kdsb").exists()
+
+
+def test_only_calls_that_the_rule_takes_are_tried(tmp_path):
+    """One of the kinds has no sequence with a tail; a rule that takes no other one is not refused for its tails."""
+    text = shipped().rules["mma_bounded"].declaration.span.text
+    text = text.replace("    K == 128", "    T % 48 == 0 and given(cu_seqlens)\n    K == 128")
+    strict = Lowering(plan(library_of(tmp_path, text), "mma_bounded", target="sm_90a", gate="bounded"))
+    (verdict,) = rehearsal.rehearsed(strict)
+    assert verdict.holds and verdict.found.startswith("1 calls, ")
+
+
+@pytest.mark.parametrize("rule, gate", [("mma_bounded", "bounded"), ("mma_any_gate", "precomputed")])
+def test_shipped_rules_pass_every_kind(rule, gate):
+    made = Lowering(plan(shipped(), rule, target="sm_90a", gate=gate, use_qk_l2norm_in_kernel=True))
+    (verdict,) = rehearsal.rehearsed(made)
+    assert verdict.holds and verdict.found.startswith("11 calls, "), verdict.found
 
 
 def test_what_the_emulator_does_not_know_is_said(step, tmp_path, monkeypatch, caplog):

@@ -19,7 +19,7 @@ RECURRENCE = TACTICS.split("tactic mma_recurrence(v_tile, depth) {")[1].split("\
 def planned(folder, *changes: tuple[str, str], rule: str = "mma_bounded"):
     """The plan of a shipped rule with its tactic's lines in place and some of its text exchanged."""
     text = shipped().rules[rule].declaration.span.text.replace("apply mma_recurrence(v_tile, depth)", RECURRENCE)
-    for old, new in (("      bank_conflicts == 1\n", ""), *changes):  # a promise that `check` itself would refuse
+    for old, new in (("    bank_conflicts == 1\n", ""), *changes):  # a promise that `check` itself would refuse
         assert old in text, old
         text = text.replace(old, new)
     return plan(library_of(folder, text), rule, target="sm_90a", **ON)

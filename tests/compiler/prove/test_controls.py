@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from kdsl.check.library import load
+from kdsl.data import data_root
 from kdsl.lower.intrinsics.matrix import register
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tvm import Schedule, load_json, s_tir, save_json
@@ -17,7 +18,8 @@ from kdsl.prove import fields, prover
 from kdsl.prove.cases import cases_of
 from kdsl.prove.forms import covering, plan_of_form
 from kdsl.prove.intrinsics import description_of
-from kdsl.prove.lowered import pins_of, plain_functions, prove_functions
+from kdsl.prove.jobs import rule_jobs
+from kdsl.prove.lowered import further_cases, pins_of, plain_functions, prove_functions, scheduled_functions
 from kdsl.prove.program import Program
 from kdsl.prove.refusal import NoMeaning
 
@@ -177,6 +179,53 @@ def test_the_degree_is_computed(prove_edited):
     edit = [("qx[i, d] * scale", "qx[i, d] ** 7 * scale * (1.0 / (qx[i, d] ** 6))")]
     higher = prove_edited(CHUNK, edit, {"decay": "factored"}, {}, trials=1)
     assert plain.cases[0].degree > 50 and higher.verdict in ("field", "rejected")
+
+
+# ---- sizes that the program tells apart ----
+FORGETS = "where given(initial_state) and {} else 0.0"
+
+
+@pytest.mark.parametrize(
+    ("condition", "verdict", "said"),
+    [
+        ("T < 100", "rejected", "past T = 100"),
+        ("T / 4 < 40", "rejected", "past T = 160"),
+        ("T < 4 * H + 100", "rejected", "past"),
+        ("n < 30", "rejected", "past N = 30"),
+        ("HV < 9", "rejected", "past HV = 9"),
+        ("h < 9", "rejected", "past HV = 9"),
+        ("min(T, 100) < 100", "rejected", "past T = 200"),
+        ("T < 5000", "unknown", "a proof runs up to T = 1024"),
+        ("N < 900", "unknown", "a proof runs up to N = 64"),
+        ("T >= 0", "field", ""),
+    ],
+)
+def test_a_program_that_forgets_the_state_beyond_some_size(prove_edited, condition, verdict, said):
+    edit = [("where given(initial_state) else 0.0", FORGETS.format(condition))]
+    proof = prove_edited(CHUNK, edit, {"decay": "pairwise"}, {"gate": "precomputed"}, trials=1)
+    assert proof.verdict == verdict, proof.found
+    assert said in (proof.difference.case if proof.difference is not None else proof.obstacle)
+
+
+def test_a_shape_that_is_asked_for_stands_for_itself(prove_edited):
+    edit = [("where given(initial_state) else 0.0", FORGETS.format("T < 5000"))]
+    asked = {"shape": {"T": 40}, "trials": 1}
+    assert prove_edited(CHUNK, edit, {"decay": "pairwise"}, {"gate": "precomputed"}, **asked).proved
+
+
+def test_the_slots_of_a_ring_are_gone_past():
+    """A ring of three slots wraps around after three chunks: the calls by default have two."""
+    library = load(sorted((data_root() / "rules").rglob("*.kds")))
+    found = {}
+    for depth in (2, 3):
+        (job, *_) = rule_jobs(
+            library, library.rules["mma_any_gate"], "sm_90a", every_point=True, choices={"depth": depth}
+        )
+        plan = job.plan()
+        functions, cases = scheduled_functions(Lowering(plan)), cases_of(plan.operator, plan.settings)
+        (case,) = further_cases(plan, functions, cases)
+        found[depth] = case.sizes["T"]
+    assert found == {2: 2 * 16 + 16 + 1, 3: 3 * 16 + 16 + 1}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -79,6 +80,8 @@ def test_what_can_be_measured_is_settled_in_a_copy(waiting, tmp_path, monkeypatc
     assert found["l1_hit_rate >= 0.5"][0] == "pending" and "ncu" in done.output
     assert found["achieved_occupancy at all >= 0.1"][0] == "pending"
     assert found["p95_latency <= 2 * baseline flashkda"][0] == "pending" and "FlashKDA computes" in done.output
+    (late,) = (line for line in done.output.splitlines() if "0.001 * baseline fla`" in line)
+    assert re.search(r"fails \(measured\), [\d.]+ m?s on this .*, needed <= 0.001 \* baseline fla = [\d.]+ us", late)
     assert read_bundle(waiting).digest == digest and verdicts(waiting)["p95_latency <= 60000 ms"][0] == "pending"
     assert run(waiting, "--output", tmp_path / "settled.kdsb").exit_code == 2  # never over something
 

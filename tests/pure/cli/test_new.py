@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
-from kdsl.check import check_source
 from kdsl.check.library import load
 from kdsl.cli.main import cli
-from kdsl.source.span import SourceFile
 from kdsl.syntax.print import format_text
 
 
@@ -19,7 +20,12 @@ def made(*arguments: str) -> str:
 
 
 def fine(text: str) -> bool:
-    return check_source(SourceFile("new.kds", text)) == () and format_text(text) == text
+    """As the command says: schedules are derived and proofs asked for too."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "new.kds"
+        file.write_text(text, encoding="utf-8")
+        done = CliRunner().invoke(cli, ["check", str(file)])
+    return done.exit_code == 0 and done.stdout == "" and format_text(text) == text
 
 
 @pytest.mark.parametrize("operator", sorted(load().operators))
@@ -35,6 +41,21 @@ def test_a_rule_for_a_gpu_begins_as_a_copy():
 
 def test_an_operator():
     assert fine(made("operator", "scale.rows"))
+
+
+def test_a_rule_for_an_operator_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["operator", "scale.rows", "--output", "operators/scale.kds"],
+        ["rule", "fast", "--schedules", "scale.rows", "--use", "operators/scale.kds", "--output", "rules/fast.kds"],
+    ):
+        assert CliRunner().invoke(cli, ["new", *arguments]).exit_code == 0
+    assert Path("rules/fast.kds").read_text("utf-8").startswith('use "../operators/scale.kds"\n\nrule fast schedules')
+    done = CliRunner().invoke(cli, ["check", "rules"])
+    assert done.exit_code == 0 and done.stdout == ""
+    Path("operators/scale.kds").write_text("operator scale.rows {", encoding="utf-8")
+    again = CliRunner().invoke(cli, ["new", "rule", "r", "--schedules", "scale.rows", "--use", "operators/scale.kds"])
+    assert again.exit_code == 2 and "has errors of its own" in again.output
 
 
 @pytest.mark.parametrize("target", sorted(load().targets))

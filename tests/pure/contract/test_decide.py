@@ -7,7 +7,7 @@ import pytest
 from kdsl.check.driver import check_loaded
 from kdsl.check.files import load_text
 from kdsl.check.rules import rule_at
-from kdsl.contract.decide import Decided, decide
+from kdsl.contract.decide import Decided, decide, quantity
 from kdsl.contract.predicates import TABLE
 from kdsl.contract.verdict import Fact, Status, weakest
 from kdsl.source.diagnostic import Evidence
@@ -125,3 +125,10 @@ def test_every_predicate_says_who_decides_it():
     for entry in TABLE.values():
         assert entry.decided in ("plan", "binary", "run", "gpu") and entry.summary
         assert (entry.decided == "gpu") == (entry.where == ("measure",))
+
+
+@pytest.mark.parametrize("seconds, text", [
+    (7.7344e-05, "77.34 us"), (0.00118006, "1.18 ms"), (2.5, "2.5 s"), (1e-3, "1 ms"), (0.0, "0 us"),
+])  # fmt: skip
+def test_times_have_units(seconds, text):
+    assert quantity(seconds, "s") == text

@@ -79,6 +79,26 @@ def test_reading(tmp_path):
     talk(tmp_path, conversation)
 
 
+def test_a_hover_tells_banks_and_what_is_open(tmp_path):
+    text = (data_root() / "docs" / "examples" / "bank_conflict.kds").read_text("utf-8")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        await editor.until(uri, lambda found: True)
+
+        async def said(marked: str) -> str:
+            params = types.HoverParams(document(uri), at(text, marked))
+            return (await editor.client.text_document_hover_async(params)).contents.value
+
+        tensor = await said("    k_de|cayed    ")
+        assert "| shared | 16 x 128 bf16 ring 2 | 8192 | ldmatrix takes 8 wavefronts where 1 is ideal |" in tensor
+        assert "ldmatrix free of conflicts" in await said("    q_decayed, k_re|stored")
+        spills = await said("spi|lls == 0")
+        assert "open at every choose point" in spills and "`kdsl lower` reads it from the binary" in spills
+
+    talk(tmp_path, conversation)
+
+
 def test_a_request_sees_the_edits_sent_before_it(tmp_path):
     """Open, ask, edit and ask again reach the server in one write, as from an editor that waits for nothing."""
     text = RULE.read_text("utf-8")

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from kdsl.check import check_paths
+from kdsl.cli.main import cli
 from kdsl.data import data_root
 from kdsl.plan import remembered
 from kdsl.plan.derivable import derivations, settings
@@ -93,6 +95,18 @@ def test_what_derives_is_remembered_until_something_changes(found, monkeypatch):
     assert [d.code for d in found(wrong)] == [d.code for d in found(wrong)] == ["D340"] and len(calls) == 4
     monkeypatch.setattr(remembered, "stamp", lambda: "another compiler")
     assert found(LANES) == () and len(calls) == 5
+
+
+def test_a_rule_that_does_not_derive_is_not_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    file = tmp_path / "rule.kds"
+    call = ["--target", "sm_90a", "--shape", "N=1,T=1,H=1,HV=1,SLOTS=1,W=1,K=128,V=128", "--set", "gate=precomputed"]
+    file.write_text(LANES, encoding="utf-8")
+    done = CliRunner().invoke(cli, ["select", str(file), *call])
+    assert done.exit_code == 0 and "lane_columns claims it" in done.output
+    file.write_text(replaced(LANES, " lanes d by 4 via shuffle", ""), encoding="utf-8")
+    done = CliRunner().invoke(cli, ["select", str(file), *call])
+    assert done.exit_code == 1 and "D340" in done.output and "claims it" not in done.output
 
 
 def test_the_command_exits_with_it_and_loads_no_compiler(tmp_path):

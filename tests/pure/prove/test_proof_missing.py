@@ -60,6 +60,35 @@ def test_an_operator_without_a_proof_does_not_check(copied):
     assert check(file).exit_code == 0
 
 
+ONE_FORM = """operator my.scale {
+  sizes { B; D in 16..256 }
+  inputs { x : [B, D] of f32 }
+  outputs { y : [B, D] of f32 }
+  indices { n in B parallel; d in D }
+  views { xx[d] = x[n, d]; yy[d] = y[n, d] }
+  part all {
+    write : yy[d] = xx[d] * 2.0
+  }
+}
+"""
+TWO_FORMS = """    either way {
+      when product { write : yy[d] = xx[d] * 2.0 }
+      when total { write : yy[d] = xx[d] + xx[d] }
+    }
+"""
+
+
+def test_one_form_without_a_recurrence_is_its_own_definition(tmp_path):
+    """Two forms are not: nothing says that they compute the same, and the finding says what can be done."""
+    file = tmp_path / "scale.kds"
+    file.write_text(ONE_FORM, encoding="utf-8")
+    assert check(file).exit_code == 0, check(file).output
+    file.write_text(ONE_FORM.replace("    write : yy[d] = xx[d] * 2.0\n", TWO_FORMS), encoding="utf-8")
+    found = check(file)
+    assert found.exit_code == 1 and "error[P103]" in found.output
+    assert "way = product; way = total" in found.output and "keep one form, or give" in found.output
+
+
 def test_an_edit_after_the_proof_asks_for_another(copied):
     file = copied()
     on_record(file, check_paths([file]).library.operators["my.decode"])

@@ -61,7 +61,7 @@ MISTAKES = [
     ("ensure { shared_bytes <= 2 GB }", "E010", "`GB`", "MiB"),
     ("ensure { p95 <= 3 s }", "E010", "`s`", "`ms`"),
     ("ensure { registers <= 65_536 }", "E023", "`65_536`", "decimal digits"),
-    ("ensure { occupancy >= 50% }", "E020", "does not say of what", "50% of x"),
+    ("ensure { occupancy >= 50% }", "E020", "does not say of what", "`50% of target.shared_bytes_per_block`"),
     ("ensure { spills == 0, }", "E016", "nothing after it", "remove it"),
     ("ensure { f(a, b == 0 }", "E005", "never closed", "add `)`"),
     ("ensure { f(a, b] == 0 }", "E005", "closed by `]`", "write `)`"),

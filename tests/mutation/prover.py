@@ -1,0 +1,176 @@
+"""The prover under test: single edits of scheduled programs, and what it says of each.
+
+    python -m tests.mutation.prover run --part 1/2     # judge what the log does not have yet
+    python -m tests.mutation.prover report             # the table, in Markdown
+
+An edit that is proved must be equal to the program. That is asked without any field: both programs run in double
+precision on random inputs of ordinary size, on every call of the proof, in both orders of threads. One that differs
+there is a false accept.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+
+import click
+from attrs import evolve, frozen
+
+from kdsl.check.library import load
+from kdsl.data import data_root
+from kdsl.lower.lowering import Lowering
+from kdsl.prove.cases import cases_of
+from kdsl.prove.jobs import rule_jobs
+from kdsl.prove.lowered import pins_of, prove_functions, scheduled_functions
+from kdsl.prove.mutants import Mutant, Mutations, same_numbers
+from kdsl.prove.program import Program
+from kdsl.prove.prover import Subject
+
+LOG = Path("build/mutation/prover.jsonl")
+SEED = 7
+NORMS = {"use_qk_l2norm_in_kernel": True}
+SMALL = {"K": 16, "V": 16}
+
+
+@frozen
+class Source:
+    """A rule under settings, and how many edits of each of its kernels are judged."""
+
+    rule: str
+    target: str
+    settings: dict
+    sizes: dict
+    count: int
+
+
+SOURCES = (
+    Source("cpu_split", "cpu", {"gate": "bounded"}, SMALL, 200),
+    Source("cpu_split", "cpu", {"gate": "softplus", **NORMS}, SMALL, 100),
+    Source("cpu_stream", "cpu", {"gate": "softplus", **NORMS}, SMALL, 200),
+    Source("mma_any_gate", "sm_90a", {"gate": "precomputed"}, {}, 150),
+    Source("mma_bounded", "sm_90a", {"gate": "bounded", **NORMS}, {}, 150),
+    Source("lane_columns", "sm_90a", {"gate": "bounded"}, {}, 150),
+)
+WORDS = {
+    "rejected": "rejected: a value, an index, an element never written, an input written",
+    "refused": "refused: no meaning in a field, or no program",
+    "same": "proved; the text of the program that runs is the same",
+    "barrier": "proved; a barrier or a last use of memory dropped: stages run one after the other here",
+    "equal": "proved; equal numbers in double precision, in both orders of threads",
+    "false accept": "proved, and different",
+}
+
+
+@lru_cache(maxsize=1)
+def library():
+    return load(sorted((data_root() / "rules").rglob("*.kds")))
+
+
+@lru_cache(maxsize=2)
+def programs(number: int):
+    """(plan, functions, the unchanged program as a subject) of a source."""
+    source = SOURCES[number]
+    job = next(
+        rule_jobs(
+            library(), library().rules[source.rule], source.target, every_point=False, sizes=source.sizes,
+            settings=source.settings,
+        )
+    )  # fmt: skip
+    plan = job.plan()
+    functions = scheduled_functions(Lowering(plan))
+    options, cases = plan.specialization.options, cases_of(plan.operator, plan.settings)
+    subject = Subject("", plan.operator, plan.settings, options, Program.of(functions, pins_of(plan)), cases)
+    return plan, functions, subject
+
+
+def every() -> list[tuple[int, int, Mutant]]:
+    """(source, kernel, edit), evenly over the kinds of edits of each kernel."""
+    found = []
+    for number, source in enumerate(SOURCES):
+        _, functions, _ = programs(number)
+        for kernel, function in enumerate(functions):
+            chosen = Mutations(function.func).sample(source.count, random.Random(SEED))
+            found += [(number, kernel, mutant) for mutant in chosen]
+    return found
+
+
+def name_of(number: int, kernel: int, mutant: Mutant) -> str:
+    source = SOURCES[number]
+    gate = source.settings["gate"]
+    return f"{source.rule}, {gate}, kernel {kernel}: {mutant.label} {mutant.change}"
+
+
+def judge(number: int, kernel: int, mutant: Mutant) -> tuple[str, str]:
+    """What became of an edit, as a key of WORDS, and in words."""
+    plan, functions, subject = programs(number)
+    mutations = Mutations(functions[kernel].func)
+    try:
+        changed = [*functions]
+        changed[kernel] = evolve(functions[kernel], func=mutations.make(mutant))
+    except Exception as refusal:  # TVM does not take the tree
+        return "refused", f"no program: {type(refusal).__name__}"
+    proof = prove_functions(plan, changed, subject.cases, trials=1, fresh=True)
+    if proof.verdict != "field":
+        return ("rejected" if proof.verdict == "rejected" else "refused"), proof.found
+    if Program.of(changed, pins_of(plan)).digest == subject.program.digest:
+        return ("barrier" if mutant.kind == "statement dropped" else "same"), ""
+    equal = same_numbers(subject, Program.of(changed, pins_of(plan)), draws=3)
+    return ("equal" if equal else "false accept"), ""
+
+
+@click.group()
+def main() -> None:
+    """Edits of scheduled programs, judged by the prover."""
+
+
+@main.command("run")
+@click.option("--part", default="1/1", metavar="I/N")
+@click.option("--log", default=LOG, type=click.Path(path_type=Path), show_default=True)
+def run_command(part: str, log: Path) -> None:
+    """Judge every edit that the log does not have."""
+    index, count = map(int, part.split("/"))
+    log = log.with_suffix(f".{index}of{count}{log.suffix}")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    done = {entry["name"] for entry in entries(log.parent, log.name)}
+    with log.open("a", encoding="utf-8") as file:
+        for number, kernel, mutant in every()[index - 1 :: count]:
+            name = name_of(number, kernel, mutant)
+            if name in done:
+                continue
+            outcome, said = judge(number, kernel, mutant)
+            entry = {"name": name, "rule": SOURCES[number].rule, "kind": mutant.kind, "outcome": outcome, "said": said}
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            if outcome == "false accept":
+                click.echo(f"false accept: {name}")
+
+
+def entries(folder: Path, pattern: str) -> list[dict]:
+    files = sorted(folder.glob(pattern))
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@main.command("report")
+@click.option("--log", default=LOG, type=click.Path(path_type=Path), show_default=True)
+def report_command(log: Path) -> None:
+    """By rule and by kind of edit; the accepted ones that differ in their text by name."""
+    found = entries(log.parent, f"{log.stem}.*{log.suffix}")
+    for heading, key in (("rule", "rule"), ("edit", "kind")):
+        click.echo(f"| {heading} | edits | " + " | ".join(WORDS) + " |")
+        click.echo("|" + "---|" * (len(WORDS) + 2))
+        groups = sorted({entry[key] for entry in found})
+        for group in [*groups, "all"]:
+            tally = Counter(e["outcome"] for e in found if group in (e[key], "all"))
+            click.echo(f"| {group} | {sum(tally.values())} | " + " | ".join(str(tally[w] or "") for w in WORDS) + " |")
+        click.echo()
+    for outcome in ("equal", "false accept"):
+        for entry in found:
+            if entry["outcome"] == outcome:
+                click.echo(f"- {outcome}: {entry['name']}")
+
+
+if __name__ == "__main__":
+    main()
