@@ -58,7 +58,7 @@ mutation: $(STAMP)
 	$(VENV)/bin/python -m tests.mutation report --most $(PLACES)
 
 # Built on a machine that needs no GPU: CUDA of every call in tests/gpu/calls.txt. Then build/gpu, kdsl, data and
-# tests/gpu are all that the machine with the GPU needs, beside a Python with PyTorch, NumPy and attrs.
+# tests/gpu are all that the machine with the GPU needs, beside a Python with PyTorch, cuda-bindings, NumPy and attrs.
 GPU_TARGETS ?= sm_90a
 GPU_PYTHON ?= $(shell test -x $(VENV)/bin/python && echo $(VENV)/bin/python || echo python3)
 # Cases timed beside flash-linear-attention, where it is installed: none, one, all.

@@ -132,7 +132,7 @@ def test_the_example_of_the_documentation_is_refused_and_cured():
     (found,) = found_for(rule, lowering, kernels, "k_decayed")
     page = (docs / "bank-conflict.md").read_text(encoding="utf-8")
     assert f"+ {' '.join(found.edit.replacement.split())}" in page
-    assert "`bank_conflicts(k_decayed) == 1`: fails (simulated); found 8" in page
+    assert "`bank_conflicts(k_decayed) == 1` does not hold: found 8" in page
 
 
 def test_every_kind_of_remedy_is_tried():

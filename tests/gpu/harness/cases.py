@@ -56,13 +56,13 @@ def decode_cases(context: Context) -> Checks:
 
 
 def _k01(context: Context) -> Outcome:
-    call = random_call(context.rng(1), 0, lengths=(0, 0))
+    call = context.random_call(context.rng(1), 0, lengths=(0, 0))
     o, state = context.run(call)
     return _same("the final state", state, call["initial_state"], o.size == 0)
 
 
 def _k02(context: Context) -> Outcome:
-    call = random_call(context.rng(2), 128, lengths=(64, 0, 64))
+    call = context.random_call(context.rng(2), 128, lengths=(64, 0, 64))
     o, state = context.run(call)
     kept = _same("the empty sequence's final state", state[1], call["initial_state"][1])
     return kept if not kept.passed else accepted(context, call)
@@ -71,14 +71,14 @@ def _k02(context: Context) -> Outcome:
 def _k03(context: Context) -> Outcome:
     rng = context.rng(3)
     rate = np.full(HEADS, np.log(201), np.float32)
-    call = random_call(rng, 64, A_log=rate, g=rng.standard_normal((1, 64, HEADS, CHANNELS)))
+    call = context.random_call(rng, 64, A_log=rate, g=rng.standard_normal((1, 64, HEADS, CHANNELS)))
     return accepted(context, call | {"lower_bound": None, "safe_gate": False})
 
 
 def _k04(context: Context) -> Outcome:
     """Right, or a refusal that names the gate; never NaN."""
     try:
-        return accepted(context, precomputed(random_call(context.rng(4), 64), -50.0))
+        return accepted(context, precomputed(context.random_call(context.rng(4), 64), -50.0))
     except NoVariant as refusal:
         named = all("gate" in line for line in refusal.refusals)
         return Outcome(named, "refused, the gate named" if named else f"refused otherwise: {refusal}")
@@ -88,7 +88,7 @@ def _k05(context: Context) -> Outcome:
     rng, shape = context.rng(5), (1, 256, HEADS, CHANNELS)
     keys = rng.standard_normal((1, 1, HEADS, CHANNELS)) + 0.01 * rng.standard_normal(shape)
     state = rng.normal(0, 0.25, (1, HEADS, CHANNELS, CHANNELS)).astype(np.float32)
-    call = random_call(
+    call = context.random_call(
         rng, 256, k=keys, v=0.5 * rng.standard_normal(shape), initial_state=state,
         beta=np.full(shape[:3], np.log(99)), A_log=np.zeros(HEADS, np.float32),
         dt_bias=np.zeros((HEADS, CHANNELS), np.float32), g=np.full(shape, np.log(2e-4)),
@@ -97,7 +97,7 @@ def _k05(context: Context) -> Outcome:
 
 
 def _k06(context: Context) -> Outcome:
-    call = random_call(context.rng(6), 130)
+    call = context.random_call(context.rng(6), 130)
     turned = copy_of(call, initial_state=call["initial_state"].swapaxes(-1, -2), state_v_first=True)
     first = accepted(context, call)
     o, state = context.run(copy_of(call))
@@ -109,7 +109,7 @@ def _k06(context: Context) -> Outcome:
 
 
 def _k07(context: Context) -> Outcome:
-    call = random_call(context.rng(7), 1, with_state=False)
+    call = context.random_call(context.rng(7), 1, with_state=False)
     zeros = np.zeros((1, HEADS, CHANNELS, CHANNELS), np.float32)
     first = accepted(context, call)
     results = zip(context.run(copy_of(call)), context.run(copy_of(call, initial_state=zeros)), strict=True)
@@ -120,7 +120,7 @@ def _k07(context: Context) -> Outcome:
 
 
 def _k08(context: Context) -> Outcome:
-    call = random_call(context.rng(8), 256)
+    call = context.random_call(context.rng(8), 256)
     o, state = context.run(call)
     carried, pieces = call["initial_state"], []
     for begin in range(0, 256, 64):
@@ -131,13 +131,13 @@ def _k08(context: Context) -> Outcome:
 
 
 def _k12(context: Context) -> Outcome:
-    arguments = context.run.arguments(random_call(context.rng(12), 16))
+    arguments = context.run.arguments(context.random_call(context.rng(12), 16))
     return _refused(arguments | {"g": arguments["g"][..., 0]}, "g: found shape")
 
 
 def _k13(context: Context) -> Outcome:
     """Right, or a refusal that names beta; never read as if contiguous."""
-    call = random_call(context.rng(13), 96)
+    call = context.random_call(context.rng(13), 96)
     o, _ = context.run(call)
     arguments = context.run.arguments(call)
     beta = arguments["beta"]
@@ -152,13 +152,13 @@ def _k13(context: Context) -> Outcome:
 
 
 def _k14(context: Context) -> Outcome:
-    arguments = context.run.arguments(random_call(context.rng(14), 16))
+    arguments = context.run.arguments(context.random_call(context.rng(14), 16))
     short = arguments["dt_bias"].flatten()[:-1]
     return _refused(arguments | {"dt_bias": short}, "dt_bias: found shape")
 
 
 def _k15(context: Context) -> Outcome:
-    call = random_call(context.rng(15), 130)
+    call = context.random_call(context.rng(15), 130)
     before = copy_of(call)
     context.run(call)
     written = [name for name, value in before.items()
@@ -167,11 +167,11 @@ def _k15(context: Context) -> Outcome:
 
 
 def _k16(context: Context) -> Outcome:
-    return accepted(context, precomputed(random_call(context.rng(16), 96), -10.0))
+    return accepted(context, precomputed(context.random_call(context.rng(16), 96), -10.0))
 
 
 def _k17(context: Context) -> Outcome:
-    call = random_call(context.rng(17), 96) | {"allow_neg_eigval": True}
+    call = context.random_call(context.rng(17), 96) | {"allow_neg_eigval": True}
     arguments = context.run.arguments(call) | {"use_beta_sigmoid_in_kernel": False}
     try:
         kda.chunk_kda(**arguments)
@@ -181,7 +181,7 @@ def _k17(context: Context) -> Outcome:
 
 
 def _k18(context: Context) -> Outcome:
-    call = random_call(context.rng(18), sum(K18_LENGTHS), lengths=K18_LENGTHS)
+    call = context.random_call(context.rng(18), sum(K18_LENGTHS), lengths=K18_LENGTHS)
     first = accepted(context, call)
     o, state = context.run(copy_of(call))
     outputs, states = [], []
@@ -196,7 +196,7 @@ def _k18(context: Context) -> Outcome:
 
 
 def _k19(context: Context) -> Outcome:
-    call = random_call(context.rng(19), 160, lengths=(63, 1, 96))
+    call = context.random_call(context.rng(19), 160, lengths=(63, 1, 96))
     long = context.run(call)
     short = context.run(copy_of(call, cu_seqlens=call["cu_seqlens"].astype(np.int32)))
     equal = all(np.array_equal(one, other) for one, other in zip(long, short, strict=True))

@@ -59,7 +59,7 @@ def relations(context: Context) -> Checks:
     packed = partial(_packed, context, 21)
     for name, check in RELATIONS.items():
         yield name, partial(_relation, context, check, packed, name in ALWAYS_EXACT)
-    single = partial(random_call, context.rng(22), 192)
+    single = partial(context.random_call, context.rng(22), 192)
     yield "splitting at token 64", partial(_relation, context, splitting_at_chunk, single, False)
     yield "causality at token 128", partial(_relation, context, partial(causality, at=128), packed, False)
     batch = partial(_batch, context, 23)
@@ -80,11 +80,11 @@ def _relation(context: Context, check: Callable, make: Callable[[], Call], exact
 
 def _packed(context: Context, key: int) -> dict[str, Any]:
     lengths = (70, 0, 131, 1, 192)
-    return random_call(context.rng(key), sum(lengths), lengths=lengths)
+    return context.random_call(context.rng(key), sum(lengths), lengths=lengths)
 
 
 def _batch(context: Context, key: int) -> dict[str, Any]:
-    calls = [random_call(context.rng(key, row), 100) for row in range(3)]
+    calls = [context.random_call(context.rng(key, row), 100) for row in range(3)]
     stacked = {name: np.concatenate([call[name] for call in calls]) for name in (*NEEDED, "initial_state")}
     return calls[0] | stacked
 
@@ -113,7 +113,7 @@ def forms(context: Context) -> Checks:
 
 def _value_heads(context: Context) -> Outcome:
     rng, lengths, heads = context.rng(31), (33, 64, 3), 8
-    call, tokens = random_call(rng, 100, lengths=lengths), 100
+    call, tokens = context.random_call(rng, 100, lengths=lengths), 100
     wide = (1, tokens, heads, CHANNELS)
     call |= {name: bfloat16.encode(rng.standard_normal(wide)) for name in ("v", "g")}
     call["beta"] = bfloat16.encode(rng.standard_normal(wide[:3]))
@@ -124,21 +124,21 @@ def _value_heads(context: Context) -> Outcome:
 
 
 def _cast(context: Context, dtype: type, names: tuple[str, ...] = NEEDED) -> Outcome:
-    call = random_call(context.rng(32), 130, lengths=(47, 83))
+    call = context.random_call(context.rng(32), 130, lengths=(47, 83))
     return accepted(context, call | {name: bfloat16.values_of(name, call[name], dtype) for name in names})
 
 
 def _bfloat16_state(context: Context) -> Outcome:
-    call = random_call(context.rng(33), 130)
+    call = context.random_call(context.rng(33), 130)
     return accepted(context, call | {"initial_state": bfloat16.encode(call["initial_state"])})
 
 
 def _without(context: Context, name: str) -> Outcome:
-    return accepted(context, copy_of(random_call(context.rng(34), 130), **{name: None}))
+    return accepted(context, copy_of(context.random_call(context.rng(34), 130), **{name: None}))
 
 
 def _scale(context: Context) -> Outcome:
-    return accepted(context, random_call(context.rng(35), 130) | {"scale": 0.37})
+    return accepted(context, context.random_call(context.rng(35), 130) | {"scale": 0.37})
 
 
 def _low_bound(context: Context) -> Outcome:
@@ -152,7 +152,7 @@ def _low_bound(context: Context) -> Outcome:
 
 
 def _no_final_state(context: Context) -> Outcome:
-    call = random_call(context.rng(36), 130)
+    call = context.random_call(context.rng(36), 130)
     o, none = context.run(call | {"output_final_state": False})
     needed, state = reference(call)
     result = acceptance(o, state, needed, state)
@@ -179,12 +179,12 @@ def _wider(torch: Any, tensor: Any, more: int) -> Any:
 
 def _strided(context: Context, name: str, relaid: Callable[[Any, Any], Any]) -> Outcome:
     """What the contiguous tensor gives, bit for bit, or a refusal that names the tensor."""
-    arguments = context.run.arguments(random_call(context.rng(37), 96))
+    arguments = context.run.arguments(context.random_call(context.rng(37), 96))
     return _as_contiguous(context, arguments, {name: relaid(context.device.torch, arguments[name])})
 
 
 def _transposed(context: Context) -> Outcome:
-    arguments = context.run.arguments(random_call(context.rng(38), 96))
+    arguments = context.run.arguments(context.random_call(context.rng(38), 96))
     heads_first = {name: arguments[name].transpose(1, 2).contiguous() for name in ("q", "k", "v")}
     return _as_contiguous(context, arguments, {n: t.transpose(1, 2) for n, t in heads_first.items()})
 
@@ -193,7 +193,7 @@ def _far(context: Context, name: str) -> Outcome:
     """Tokens so far apart that the last is beyond 2^31 elements."""
     if context.small:
         raise Skip("it takes 5 GB")
-    arguments = context.run.arguments(random_call(context.rng(40), 70))
+    arguments = context.run.arguments(context.random_call(context.rng(40), 70))
     tensor, apart = arguments[name], FAR // 64
     memory = tensor.new_empty(tensor.shape[1] * apart)
     far = memory.as_strided(tensor.shape, (memory.numel(), apart, *tensor.stride()[2:]))
@@ -215,7 +215,7 @@ def _as_contiguous(context: Context, arguments: Mapping[str, Any], changed: Mapp
 
 def _bad_boundaries(context: Context) -> Outcome:
     """They must not make a kernel leave its tensors; every element of o is written."""
-    call = random_call(context.rng(39), 96, lengths=(32, 32, 32))
+    call = context.random_call(context.rng(39), 96, lengths=(32, 32, 32))
     for contents in ([0, 90, 40, 96], [7, 200, -5, 3], [0, 2**40, -(2**40), 96]):
         call["cu_seqlens"][...] = contents
         o, state = context.run(call)

@@ -17,6 +17,9 @@ from kdsl.runtime import NoVariant
 from kdsl.validate.acceptance import RMS_LIMIT, acceptance
 from kdsl.validate.call import Call, reference
 from kdsl.validate.gpu_report import FAILED, PASSED, REFUSED, SKIPPED, UNKNOWN, Check, error_numbers
+from kdsl.validate.probes import random_call
+
+SOFTPLUS = {"lower_bound": None, "safe_gate": False}
 
 
 @attrs.frozen
@@ -59,6 +62,17 @@ class Context:
     @property
     def label(self) -> str:
         return self.bundle.path.name.removesuffix(".kdsb")
+
+    @property
+    def gate(self) -> str:
+        """The bounded gate, or softplus where the bundle is for that and not for a bounded one."""
+        built = {variant.options.get("gate") for variant in self.bundle.manifest.variants}
+        return "softplus" if "softplus" in built and "bounded" not in built else "bounded"
+
+    def random_call(self, rng: np.random.Generator, tokens: int, **options: Any) -> dict[str, Any]:
+        """A call of ordinary data (kdsl.validate.probes) with the gate that the bundle is for."""
+        call = random_call(rng, tokens, **options)
+        return call if self.gate == "bounded" else call | SOFTPLUS
 
     def rng(self, *key: int) -> np.random.Generator:
         """A stream of its own for each key, from the seed of this run."""

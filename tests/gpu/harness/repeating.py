@@ -12,7 +12,6 @@ from harness.decoding import decode_tensors
 from harness.device import poison
 from harness.outcome import Checks, Context, Outcome, Skip, Unknown
 from kdsl import kda
-from kdsl.validate.probes import random_call
 
 REPETITIONS = 1000
 QUICK_REPETITIONS = 100
@@ -41,7 +40,7 @@ def _arguments(context: Context, key: int = 60, lengths: tuple[int, ...] = LENGT
     heads = 2 if context.small else HEADS
     lengths = lengths[3:5] if context.small else lengths
     pairs = [
-        random_call(context.rng(key, pair), sum(lengths), lengths=lengths) for pair in range(heads // 2)
+        context.random_call(context.rng(key, pair), sum(lengths), lengths=lengths) for pair in range(heads // 2)
     ]
     axes = {"q": 2, "k": 2, "v": 2, "g": 2, "beta": 2, "initial_state": 1, "A_log": 0, "dt_bias": 0}
     merged = {name: np.concatenate([call[name] for call in pairs], axis) for name, axis in axes.items()}

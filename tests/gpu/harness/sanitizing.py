@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.cases import decode_call, precomputed
 from harness.device import Device
-from harness.outcome import Checks, Context, Outcome, Skip, Unknown
+from harness.outcome import SOFTPLUS, Checks, Context, Outcome, Skip, Unknown
 from harness.runner import Runner, decode
 from kdsl.bundle import Bundle
 from kdsl.runtime import NoVariant
@@ -96,10 +96,9 @@ def small_calls(device: Device, bundle: Bundle, seed: int) -> int:
         run = partial(decode, device)
     else:
         packed = random_call(rng, sum(LENGTHS), lengths=LENGTHS)
-        softplus = {"lower_bound": None, "safe_gate": False}
         turned = {"initial_state": packed["initial_state"].swapaxes(-1, -2), "state_v_first": True}
         given = precomputed(random_call(rng, 50), -1.0)
-        calls = [packed, random_call(rng, 50, with_state=False), packed | softplus, packed | turned, given]
+        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given]
         run = Runner(device)
     for call in calls:
         try:

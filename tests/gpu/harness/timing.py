@@ -58,7 +58,7 @@ class Case:
 
 def chunk_times(context: Context) -> Checks:
     """The six cases of chunk_kda; FLA on the first of them, or on all with `--baseline all`."""
-    gate = timed_gate(context)
+    gate = context.gate
     shown = "" if gate == "bounded" else f", {gate}"
     cases = [Case(f"H = {h}, {name}{shown}", h, lengths, gate) for h in HEADS for name, lengths in LENGTHS.items()]
     if context.small:
@@ -68,12 +68,6 @@ def chunk_times(context: Context) -> Checks:
     # Last, because it tunes itself for up to a minute.
     for case in {"none": [], "one": cases[:1], "all": cases}[context.baseline]:
         yield f"{case.name}, {FLA}", partial(_chunk_baseline, context, case)
-
-
-def timed_gate(context: Context) -> str:
-    """The bounded gate, or softplus where the bundle has only that."""
-    built = {variant.options.get("gate") for variant in context.bundle.manifest.variants}
-    return "softplus" if "softplus" in built and "bounded" not in built else "bounded"
 
 
 def decode_times(context: Context) -> Checks:

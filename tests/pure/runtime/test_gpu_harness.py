@@ -77,6 +77,14 @@ def test_an_honest_kernel_passes_everything_that_its_rule_takes(tmp_path, build_
     assert len(timed[0]["numbers"]["samples_us"]) == 20
 
 
+def test_a_bundle_for_softplus_gets_calls_with_softplus(tmp_path, build_kda):
+    build_kda(tmp_path / "b" / "chunk.kdsb", CHUNK, DTYPES, OPTIONS | {"gate": "softplus"})
+    status, text, report = harness(tmp_path / "b", tmp_path / "out", "--quick", "--sections", "relations,repeats,times")
+    assert status == 0, text
+    assert report["count"]["refused"] == 0 and report["count"]["passed"] > 7
+    assert any("softplus" in check["name"] for check in report["checks"] if check["section"] == "times")
+
+
 def test_a_kernel_that_drops_the_initial_state_fails(tmp_path, broken):
     broken("has_initial_state ? LOAD_STATE", "0 ? LOAD_STATE")
     status, text, report = harness(tmp_path / "bundles", tmp_path / "out", "--sections", "cases")
