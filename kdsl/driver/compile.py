@@ -104,7 +104,9 @@ def content_key(plan: Plan) -> str:
 
 
 # What a bundle and the verdicts in it come from, beside the texts that the key has by themselves.
-MAKERS = ("bundle", "syntax", "check", "contract", "plan", "lower", "inspect", "prove", "validate", "driver")
+MAKERS = (
+    "bundle", "syntax", "check", "contract", "plan", "lower", "inspect", "emulate", "prove", "validate", "driver",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=1)

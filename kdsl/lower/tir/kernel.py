@@ -148,6 +148,7 @@ class KernelBuilder:
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
+        kept = dict.fromkeys(self.kernel.tensors[name].held_in for name in carries)  # until the commit
         begun = self.bind_place("")
         if trips is not None and self.rewrites_shared() and not self.kernel.copies:  # copies bring a barrier
             begun.append(self.barrier())
@@ -155,7 +156,7 @@ class KernelBuilder:
         stages = self.body_sblocks()
         copied = [stage.tensor for stage in self.kernel.copies]
         local = [n for n, t in self.kernel.tensors.items()
-                 if t.scope == "step" and t.held_in == n and n not in {*carries, *copied}]  # fmt: skip
+                 if t.scope == "step" and t.held_in == n and n not in {*kept, *copied}]  # fmt: skip
         reads, writes = self.port_regions()
         reads += [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         moved = [whole(self.buffers[name]) for name in carries]
@@ -165,7 +166,7 @@ class KernelBuilder:
         body = sequence([*begun, *fetches, realize, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
-                       body, alloc_buffers=[self.buffers[name] for name in carries])  # fmt: skip
+                       body, alloc_buffers=[self.buffers[name] for name in kept])  # fmt: skip
         return SBlockRealize(values, True, block)
 
     def bind_place(self, suffix: str):

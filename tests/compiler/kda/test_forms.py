@@ -48,6 +48,21 @@ def test_long_chunks(chunk, call, tmp_path, error_row):
     assert result.accepted, result.explain()
 
 
+@pytest.mark.parametrize(("chunk", "kernels"), [(16, 1), (32, 1), (32, 2), (64, 2)])
+def test_s06_a_length_that_no_chunk_divides(chunk, kernels, tmp_path, error_row):
+    """1000 tokens in chunks of 16, 32 and 64, in tasks of a chunk too: the last 8 or 40 are not skipped."""
+    call = random_call(np.random.default_rng(6), 1000)
+    name, text = form_rule("pairwise", "split", kernels, chunk=chunk)
+    run = chunk_runner(program(plan(library_of(tmp_path, text), name, **ON)))
+    found, needed = run(call), reference(call)
+    result = acceptance(*found, *needed)
+    error_row(f"S06: T = 1000, C = {chunk}", result)
+    assert result.accepted, result.explain()
+    cut = found[0].copy()
+    cut[:, 1000 - 1000 % chunk :] = 0.0  # what a schedule that drops the tail would leave
+    assert not acceptance(cut, found[1], *needed).accepted
+
+
 def test_tasks_over_value_channels(call, tmp_path):
     """The grid deals value channels in tiles: eight tasks a head, each with an eighth of the state."""
     name, text = form_rule("pairwise", "split", 1)

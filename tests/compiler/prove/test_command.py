@@ -105,3 +105,10 @@ def test_no_compiler(rule, monkeypatch):
     result = run(rule, *QUICK, "--fresh")
     cc.find.cache_clear()
     assert result.exit_code == 3 and "no-such-compiler" in result.stderr
+
+
+def test_a_table(rule):
+    result = run(rule, *QUICK, "--format", "markdown")
+    head, rule_line, row = result.stdout.splitlines()
+    assert result.exit_code == 0 and head.startswith("| subject | targets |") and set(rule_line) == {"|", "-"}
+    assert row.count("|") == head.count("|") and "| field |" in row and "| cpu |" in row
