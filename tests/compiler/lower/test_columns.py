@@ -16,7 +16,7 @@ from ..workshop import library_of, plan, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 TEXT = shipped().rules["mma_bounded"].declaration.span.text
-PIN = "pin { prepare.blocks_per_sm = 6 }"
+PIN = "      prepare.blocks_per_sm = 6\n"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_pin_cannot_take_the_barrier_before_matrix_loads_away(tmp_path):
     fences = next(kernel.barriers for kernel in kernels if kernel.name == "prepare")
     assert "gram_kk" in fences
     kept = ", ".join(name for name in fences if name != "gram_kk")
-    pins = f"pin {{\n      prepare.blocks_per_sm = 6\n      prepare.barriers_before = {kept}\n    }}"
+    pins = f"{PIN}      prepare.barriers_before = {kept}\n"
     with pytest.raises(PlanRefused, match="without a barrier before it") as caught:
         edited(tmp_path, PIN, pins)
     assert caught.value.code == "D139"
