@@ -7,6 +7,7 @@ Integers divide downwards, as indices do. A name without a value makes the resul
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 
 from attrs import frozen
 
@@ -91,21 +92,32 @@ def _binary(e: n.Binary, env):
     if not all(isinstance(x, (int, float)) for x in (a, b)):
         raise NotStatic(e, f"`{e.operator}` needs numbers")
     try:
-        if e.operator == "+":
-            return a + b
-        if e.operator == "-":
-            return a - b
-        if e.operator == "*":
-            return _product(e, a, b)
-        if e.operator == "%":
-            return a % b
-        if e.operator == "**":
-            return _power(e, a, b)
-        return a // b if isinstance(a, int) and isinstance(b, int) else a / b
+        return _finite(e, _computed(e, a, b))
     except ZeroDivisionError:
         raise NotStatic(e, "division by zero") from None
     except OverflowError:
         raise NotStatic(e, "the number is too large") from None
+
+
+def _computed(e: n.Binary, a, b):
+    if e.operator == "+":
+        return a + b
+    if e.operator == "-":
+        return a - b
+    if e.operator == "*":
+        return _product(e, a, b)
+    if e.operator == "%":
+        return a % b
+    if e.operator == "**":
+        return _power(e, a, b)
+    return a // b if isinstance(a, int) and isinstance(b, int) else a / b
+
+
+def _finite(e: n.Expr, value):
+    """The value; infinities have no place in a static expression."""
+    if isinstance(value, float) and not isfinite(value):
+        raise NotStatic(e, "the number is too large")
+    return value
 
 
 def _product(e, a, b):
@@ -202,7 +214,7 @@ def _number(e: n.Number, env):
 def _quantity(e: n.Quantity, env):
     try:
         number = float(e.number) if any(c in e.number for c in ".e") else int(e.number)
-        return number * UNITS[e.unit]
+        return _finite(e, number * UNITS[e.unit])
     except (ValueError, OverflowError):
         raise NotStatic(e, "the number is too large") from None
 
@@ -231,7 +243,7 @@ def _share(e, env, divisor):
     if not isinstance(of, (int, float)):
         raise NotStatic(e, "a share needs a number")
     try:
-        return float(e.number) / divisor * of
+        return _finite(e, float(e.number) / divisor * of)
     except OverflowError:
         raise NotStatic(e, "the number is too large") from None
 

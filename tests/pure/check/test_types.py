@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from texts import MMA
+from texts import CPU, MMA
 
 from kdsl.check import check_source
 
@@ -51,3 +51,14 @@ def test_a_measure_only_predicate_says_where_it_belongs():
 def test_error_in_ensure_only_on_a_cpu():
     (found,) = check_source(rule("error within kda.acceptance"), "rule.kds")
     assert found.code == "E114" and "sm_80, sm_90a" in found.message
+
+
+@pytest.mark.parametrize("bound", [
+    "1e400 KiB", "1e300 * 1e300 KiB", "1e308 KiB + 1e308 KiB", "1e400% of target.stack_bytes_per_task",
+    "1e300 ** 2 bytes",
+])  # fmt: skip
+def test_numbers_beyond_all_bounds_have_no_value(bound):
+    """None of them is an exception, and no verdict is made of them."""
+    text = CPU.replace("target.stack_bytes_per_task", bound)
+    assert text != CPU
+    assert "E501" not in {d.code for d in check_source(text)}
