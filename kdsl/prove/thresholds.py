@@ -46,7 +46,7 @@ def merged(found: Iterable[Sizes]) -> dict[str, Fraction]:
 
 
 def magnitude(e) -> int:
-    """What constants alone make of an integer expression: a bound of its size where all else is nothing."""
+    """How large constants make an integer expression where sizes are nothing in sums, and one in products."""
     k = m.kind(e)
     if k == "IntImm":
         return abs(int(e.value))
@@ -54,7 +54,7 @@ def magnitude(e) -> int:
         return magnitude(e.value)
     if k == "Mul":
         a, b = magnitude(e.a), magnitude(e.b)
-        return a * b  # a constant times nothing is nothing
+        return max(a, 1) * max(b, 1) if a or b else 0
     if k in QUOTIENTS and m.kind(e.b) == "IntImm":
         return magnitude(e.a) // max(1, magnitude(e.b))
     if k in ("Add", "Sub"):

@@ -190,7 +190,8 @@ FORGETS = "where given(initial_state) and {} else 0.0"
     [
         ("T < 100", "rejected", "past T = 100"),
         ("T / 4 < 40", "rejected", "past T = 160"),
-        ("T < 4 * H + 100", "rejected", "past"),
+        ("T < 4 * H + 100", "rejected", "past T = 104"),
+        ("T < 100 * HV", "rejected", "past T = 100"),
         ("n < 30", "rejected", "past N = 30"),
         ("HV < 9", "rejected", "past HV = 9"),
         ("h < 9", "rejected", "past HV = 9"),
