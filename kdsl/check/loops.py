@@ -153,6 +153,7 @@ def _lanes(point: Point, kernel: KernelAtPoint, stage, axis: n.Axis, extents) ->
             point.report(Diagnostic("E124", f"`vector {name} by {width}` is {size} bytes for one access",
                                     axis.span,
                                     observed=f"{size} bytes", required=f"at most {VECTOR_BYTES[-1]} bytes",
+                                    help=(f"write `vector {name} by {VECTOR_BYTES[-1] * width // size}`",),
                                     evidence=Evidence.PROVED))  # fmt: skip
 
 

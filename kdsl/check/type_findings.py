@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kdsl.check import types as t
 from kdsl.check.findings import a, closest, listed, type_mismatch, unknown_name, wrong_place
+from kdsl.check.model import DTYPE_BYTES
 from kdsl.check.scope import Scope
 from kdsl.check.types import PLAIN, Type
 from kdsl.source.diagnostic import Diagnostic, Edit, Label
@@ -69,24 +70,28 @@ def missing_name(name: str, span, scope: Scope) -> Diagnostic:
             whole = f"target.{near}"
             return found.with_(help=(f"did you mean `{whole}`?",), edits=(Edit(span, whole, f"replace by `{whole}`"),))
         return found
-    return unknown_name("name", name, span, scope.names, f" in {scope.where}")
+    found = unknown_name("name", name, span, scope.names, f" in {scope.where}")
+    if dot and tail in ("dtype", "type") or name in DTYPE_BYTES:
+        return found.with_(help=("a dtype is asked with a line of its own: `q, k : bf16, f16`",), notes=(), edits=())
+    return found
 
 
 def option_value(side: n.Expr, other: n.Expr, scope: Scope) -> Diagnostic | None:
     """`gate == bounded`: an option compared as if its value were a number."""
-    if not (isinstance(side, n.Name) and isinstance(other, n.Name)):
+    said = other.text if isinstance(other, n.Name) else other.value if isinstance(other, n.Text) else None
+    if not isinstance(side, n.Name) or said is None:
         return None
     symbol = scope.names.get(side.text)
-    if symbol is None or symbol.type.kind != "option" or other.text in scope.names:
+    if symbol is None or symbol.type.kind != "option" or said in scope.names:
         return None
-    if other.text in ("true", "false") and symbol.type == t.SWITCH:
+    if said in ("true", "false") and symbol.type == t.SWITCH:
         return None
-    if other.text in [str(v).lower() for v in symbol.type.values]:
-        text = f"{side.text} is {other.text}"
+    if said in [str(v).lower() for v in symbol.type.values]:
+        text = f"{side.text} is {said}"
         return type_mismatch("an option is asked with `is`", other.span,
                              f"a value of the option `{side.text}`",
                              f"`{text}`", f"write `{text}`")  # fmt: skip
-    return no_value(side.text, other.text, other.span, symbol)
+    return no_value(side.text, said, other.span, symbol)
 
 
 def no_value(option: str, value: str, span, symbol) -> Diagnostic:

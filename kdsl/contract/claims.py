@@ -102,7 +102,9 @@ class _Claim:
         names = {m.key: Symbol("predicate", TABLE[m.name.text].type, m.node.span) for m in mentions}
         names |= {f"baseline {name}": Symbol("baseline", TIME) for name in BASELINES}
         sizes = {name: s for name, s in self.rule.names.values.items() if s.kind == "size"}
-        return evolve(scope, names={**scope.names, **sizes, **names})
+        mine = (e for e in TABLE.values() if self.where in e.where and not e.arguments)
+        known = {e.name: Symbol("predicate", e.type) for e in mine}  # for who misspells one
+        return evolve(scope, names={**known, **scope.names, **sizes, **names})
 
     # ---- predicates ----
     def spoken(self, spoken: Mention) -> None:

@@ -68,6 +68,26 @@ def equality(here: Here, findings: Findings):
     return Repair(here.position, count, (sign,))
 
 
+def chained(here: Here, findings: Findings):
+    """`16 <= K <= 128`"""
+    token, tokens = here.token, here.tokens
+    first = next((i for i in range(here.item, here.position) if tokens[i].kinds[0] == "COMPARE"), None)
+    if token.kinds[0] != "COMPARE" or first is None or first + 1 == here.position:
+        return None
+    middle = tokens[first + 1 : here.position]
+    new = (*middle, made("and", token), *middle)
+    if not here.fits(first + 1, len(middle), *new, ahead=2):
+        return None
+    text = here.text[middle[0].start : middle[-1].stop]
+    left, right = tokens[first - 1].text, here.at(1).text if here.at(1) is not None else "..."
+    findings.report(
+        "E013", (token.start, token.stop), "comparisons do not chain", label="a second comparison",
+        help=f"write `{left} {tokens[first].text} {text} and {text} {token.text} {right}`",
+        edit=(token.start, token.start, f"and {text} ", f"add `and {text}`"),
+    )  # fmt: skip
+    return Repair(first + 1, len(middle), new)
+
+
 def unit(here: Here, findings: Findings):
     token, number = here.token, here.previous
     if number is None or number.kinds[0] != "NUMBER" or token.kinds[-1] != "NAME" or not here.same_line():

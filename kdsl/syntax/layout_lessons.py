@@ -211,6 +211,8 @@ def missing_sign(here: Here, findings: Findings):
         if sign.kinds[0] not in here.expected or not here.fits(here.position, 0, sign):
             continue
         space = "" if text in ":)" else " "
+        if text == previous.text:
+            return None  # the name before it is what is missing
         findings.report(
             "E022", (token.start, token.stop), f"`{text}` is missing before {found(here)}",
             label=f"expected `{text}` before this",

@@ -127,12 +127,27 @@ class _Cleaning:
 
     def _single_quotes(self, start: int, stop: int) -> None:
         body = self.text[start + 1 : stop - 1]
+        if not body and self.text.startswith("'''", start):
+            return self._single_doc(start)
         self.findings.report(
             "E014", (start, stop), "strings are written in double quotes", label="single quotes",
             help=f'write `"{body}"`', edit=(start, stop, f'"{body}"', "use double quotes"),
             safe='"' not in body,
         )  # fmt: skip
         self.kept.append(Token(("STRING",), f'"{body}"', start, stop))
+        self._pass(stop)
+
+    def _single_doc(self, start: int) -> None:
+        """A doc string in single quotes."""
+        end = self.text.find("'''", start + 3)
+        stop = end + 3 if end >= 0 else len(self.text)
+        body = self.text[start + 3 : end if end >= 0 else stop]
+        self.findings.report(
+            "E014", (start, stop), "doc strings are written in double quotes", label="single quotes",
+            help='write `"""` at both ends', edit=(start, stop, f'"""{body}"""', "use double quotes"),
+            safe='"' not in body and end >= 0,
+        )  # fmt: skip
+        self.kept.append(Token(("DOC",), f'"""{body}"""', start, stop))
         self._pass(stop)
 
     def _operator(self, found: str, start: int, stop: int) -> None:

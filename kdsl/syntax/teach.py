@@ -7,6 +7,7 @@ parse go on, or passes. The first that knows wins; the last one knows only what 
 from __future__ import annotations
 
 from kdsl.syntax import habits, layout_lessons, word_lessons
+from kdsl.syntax.examples import line_help
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.here import Here, Repair
 from kdsl.syntax.machine import Machine
@@ -28,6 +29,7 @@ LESSONS = (
     habits.arrow,
     habits.conditional,
     habits.negated,
+    habits.chained,
     word_lessons.foreign_word,
     word_lessons.misspelt,
     word_lessons.misplaced,
@@ -59,11 +61,13 @@ def _unexpected(here: Here, findings: Findings) -> Repair | None:
     where = f" in {here.block}" if here.block else ""
     first = here.tokens[here.item].text if not here.machine.frames and here.item < len(here.tokens) else ""
     header = HEADERS.get(first, "")
+    quotes = 'write `"""` at both ends of a doc string' if "DOC" in here.expected and token.kinds[0] == "STRING" else ""
     drop = here.fits(here.position, 1) and token.kinds[0] not in ("LBRACE", "RBRACE", "_NL")
+    better = f"write `{header}`" if header else quotes or line_help(here.keyword)
     findings.report(
         "E001", (token.start, token.stop), f"{found(here)} cannot stand here{where}",
         label="not expected", required=describe(here.expected), observed=found(here),
-        help=f"remove `{token.text}`" if drop else f"write `{header}`" if header else (),
+        help=f"remove `{token.text}`" if drop else better or (),
         edit=(token.start, token.stop, "", f"remove `{token.text}`") if drop else None,
     )  # fmt: skip
     return Repair(here.position, 1) if drop else None
