@@ -62,7 +62,7 @@ MISTAKES = [
     ("ensure { p95 <= 3 s }", "E010", "`s`", "`ms`"),
     ("ensure { registers <= 65_536 }", "E023", "`65_536`", "decimal digits"),
     ("require { 16 <= K <= 128 }", "E013", "comparisons do not chain", "write `16 <= K and K <= 128`"),
-    ("choose { w in (8, 16) }", "E001", "`,` cannot stand here", "a line of `choose` reads `width in [8, 16] default 8`"),
+    ("choose { w in (8, 16) }", "E001", "`,` cannot stand here", "reads `width in [8, 16] default 8`"),
     ("ensure { occupancy >= 50% }", "E020", "does not say of what", "`50% of target.shared_bytes_per_block`"),
     ("ensure { spills == 0, }", "E016", "nothing after it", "remove it"),
     ("ensure { f(a, b == 0 }", "E005", "never closed", "add `)`"),
