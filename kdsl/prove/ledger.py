@@ -11,15 +11,18 @@ import json
 from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
 from kdsl.check.driver import CheckResult
 from kdsl.check.model import Operator
-from kdsl.prove.proof import Proof
 from kdsl.prove.recurrence import MEANINGS
 from kdsl.prove.specification import meaning_of
 from kdsl.source.diagnostic import Diagnostic
+
+if TYPE_CHECKING:
+    from kdsl.prove.proof import Proof
 
 LEDGER = "proofs.json"
 MISSING = "P103"
