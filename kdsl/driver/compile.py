@@ -24,6 +24,7 @@ from kdsl.data import data_root
 from kdsl.driver.versions import compiler_lines, versions
 from kdsl.plan.derive import derive
 from kdsl.plan.layout import layout_options
+from kdsl.plan.listing import settings_text
 from kdsl.plan.model import Plan
 
 RULES_VARIABLE = "KDSL_RULES"
@@ -57,9 +58,11 @@ class ContractFailed(Exception):
 
     rule: str
     verdicts: tuple[Verdict, ...]
+    made_for: str = ""  # target, settings and dtypes
 
     def __str__(self) -> str:
         lines = [f"rule `{self.rule}`: its contract does not hold, so no bundle is written"]
+        lines += [f"made for {self.made_for}"] if self.made_for else []
         for v in self.verdicts:
             where = f"{v.span.path}:{v.span.line}"
             known = f"; found {v.found}, needed {v.needed or v.clause}" if v.found else ""
@@ -152,7 +155,8 @@ def build(plans: Sequence[Plan], path: Path, replace: bool = False, proved: bool
             found = with_algorithm(found, lowering)
             failed = tuple(v for v in found if v.status is Status.FAILS)
         if failed:
-            raise ContractFailed(plan.rule.name, failed)
+            dtypes = ", ".join(f"{name} {dtype}" for name, dtype in plan.specialization.dtypes.items())
+            raise ContractFailed(plan.rule.name, failed, f"{plan.target.name}, {settings_text(plan)}, {dtypes}")
         variants.append(evolve(variant, verdicts=tuple(record(v) for v in found)))
         files.update(own)
     return write_bundle(path, manifest_of(tuple(plans), tuple(variants)), files, replace=replace)

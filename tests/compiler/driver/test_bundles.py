@@ -154,4 +154,5 @@ def test_no_bundle_where_a_promise_does_not_hold(tmp_path):
     with pytest.raises(ContractFailed, match=r"found 1028 bytes, needed .*1024") as caught:
         build([plan(library, "cramped", sizes={"W": 257})], tmp_path / "over.kdsb")
     assert "rule.kds:7" in str(caught.value) and "proved" in str(caught.value)
+    assert "made for cpu, W = 257, x f32, y f32" in str(caught.value)
     assert not (tmp_path / "over.kdsb").exists()
