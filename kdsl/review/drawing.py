@@ -177,7 +177,7 @@ class Nest:
         elif isinstance(step, s.AddUnitLoop):
             self.extents[step.name] = 1
             self.order.insert(0, step.name)
-        elif isinstance(step, (s.Bind, s.Vectorize, s.Unroll, s.Parallel)):
+        elif isinstance(step, (s.Bind, s.BindWarps, s.Vectorize, s.Unroll, s.Parallel)):
             self.marks[step.loop] = mark_of(step)
         elif isinstance(step, s.Tensorize):
             self.order = self.order[:-3]
@@ -218,6 +218,8 @@ VECTOR = "vector"
 def mark_of(step: s.Step) -> str:
     if isinstance(step, s.Bind):
         return step.thread
+    if isinstance(step, s.BindWarps):
+        return "threadIdx.y"
     return {s.Vectorize: VECTOR, s.Unroll: "unrolled", s.Parallel: "parallel"}[type(step)]
 
 

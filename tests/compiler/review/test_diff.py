@@ -65,7 +65,7 @@ def test_another_name_and_comments_are_no_difference(pair, tmp_path):
 def test_the_machine_code(pair, compiler):
     done = run(*pair, "--target", "sm_90a", "--levels", "meaning,code", "--format", "markdown")
     assert done.exit_code == 1
-    assert "| recurrence | worst bank conflict | 8 | 2 | -6 |" in done.output
+    assert "| recurrence | worst bank conflict | 8 | 1 | -7 |" in done.output
     assert "+ k_decayed : bf16 in shared pad 8" in done.output and "**The schedule**" not in done.output
 
 
