@@ -176,7 +176,7 @@ def _conflicts(point: Point, kernel: KernelAtPoint) -> dict[str, int]:
             pad, swizzle = int(home.attributes.get("pad", 0)), int(home.attributes.get("swizzle", 0))
             if swizzle > row:
                 continue  # a finding of its own
-            degrees[read.tensor] = conflict_degree(swizzle or row, pad, swizzle, dtype)
+            degrees[read.tensor] = conflict_degree(row, pad, swizzle, dtype)
             if degrees[read.tensor] > 1:
                 _conflict(point, kernel, read.tensor, home, row, dtype, degrees[read.tensor])
     return degrees
@@ -186,9 +186,7 @@ def _conflict(
     point: Point, kernel: KernelAtPoint, tensor: str, home, row: int, dtype: str, degree: int
 ) -> None:
     fixes = [f"`pad {p}`" for p in (8,) if conflict_degree(row, p, 0, dtype) == 1]
-    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(s, 0, s, dtype) == 1][
-        :1
-    ]
+    fixes += [f"`swizzle {s}`" for s in (128, 64, 32) if s <= row and conflict_degree(row, 0, s, dtype) == 1][:1]
     point.report(warning(
         "W501", f"ldmatrix of `{tensor}` takes {degree} wavefronts where 1 is ideal", home.span,
         label=f"rows of {row} bytes", observed=str(degree), required="1", evidence=Evidence.SIMULATED,

@@ -19,12 +19,15 @@ from kdsl.inspect import banks
 from kdsl.inspect.lanes import Assumed, Open, Pattern, TooMany, evaluate, kind, mask, patterns
 from kdsl.inspect.sectors import ROW, GlobalUse
 from kdsl.lower.cuda import CONFIG, passes
+from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
+from kdsl.lower.swizzle import Swizzle
 from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 
 MERGES = "MergeSharedMemoryAllocations"
 SCOPES = ("shared", "shared.dyn")
+POINTERS = 3  # of a product: the accumulator and two operands, before its numbers
 UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
 CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
 
@@ -95,7 +98,7 @@ def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
         for step in passes():
-            if step.info.name.endswith(MERGES):
+            if getattr(getattr(step, "info", None), "name", "").endswith(MERGES):
                 break
             module = step(module)
     (func,) = module.functions.values()
@@ -221,8 +224,13 @@ class _Walk:
             return
         last = len(args) - (kind(args[-1]) == "StringImm")
         strides = args[last - len(layouts) : last]
-        for (buffer, offset), layout, stride in zip(pointers, layouts, strides):
-            self.matrix(buffer, offset, stride, MATRIX_ROWS[layout], ranges, guards)
+        numbers = list(args[POINTERS : last - len(layouts)])  # of swizzled operands: offset, shift, mask
+        for letter, (buffer, offset), layout, stride in zip("ab"[-len(layouts) :], pointers, layouts, strides):
+            swizzle = None
+            if letter in swizzled_operands(name):
+                offset, shift, exchanged = (numbers.pop(0) for _ in range(3))
+                swizzle = Swizzle(int(shift.value), int(exchanged.value), 3)
+            self.matrix(buffer, offset, stride, MATRIX_ROWS[layout], ranges, guards, swizzle)
 
     def pointer(self, e):
         """Buffer and element offset of an argument that points into shared memory."""
@@ -272,11 +280,12 @@ class _Walk:
         except (Open, TooMany):
             self.outside.append(use)
 
-    def matrix(self, buffer, offset, stride, rows, ranges, guards) -> None:
+    def matrix(self, buffer, offset, stride, rows, ranges, guards, swizzle: Swizzle | None = None) -> None:
         use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", 16)
         try:
             first, pitch = evaluate(offset, ranges), evaluate(stride, ranges)
-            places = (first + rows(np.arange(banks.LANES), pitch)) * element_bytes(buffer)
+            places = first + rows(np.arange(banks.LANES), pitch)
+            places = (swizzle.of(places) if swizzle is not None else places) * element_bytes(buffer)
             self.add(evolve(use, patterns=patterns(places, mask(guards, ranges))))
         except (Open, TooMany) as reason:
             self.add(evolve(use, note=str(reason)))

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from kdsl.lower.guards import with_joined_guards
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
+from kdsl.lower.swizzle import with_swizzles
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
 
@@ -67,6 +68,7 @@ def passes():
         s_transform.ThreadSync("warp"),
         s_transform.InferFragment(),
         s_transform.LowerThreadAllreduce(),
+        with_swizzles,
         s_transform.InjectPTXAsyncCopy(),
         s_transform.MergeSharedMemoryAllocations(),
         with_joined_guards,

@@ -23,12 +23,13 @@ from kdsl.check.rule_lines import RuleNames
 from kdsl.check.rules import resolve_rule
 from kdsl.lsp.scope import Scope
 from kdsl.lsp.session import is_standard
-from kdsl.source.diagnostic import Diagnostic
+from kdsl.source.diagnostic import Diagnostic, Severity
 from kdsl.syntax import nodes as n
 
 RESOLVED = ("right_operators", "operator_names", "right_targets", "right_instructions")
 TABLES = ("operators", "targets", "instructions", "tactics", *RESOLVED)
 BATCH = 16  # stale rules checked between two states of the findings
+EXCEEDED = frozenset({"E140", "E302", "E501"})  # what a form asks, memory and promises: a hover shows them in numbers
 WHOLE = ""  # stands for every name of a table
 
 
@@ -81,6 +82,7 @@ class Kept:
     findings: tuple[Diagnostic, ...]
     value: object = None  # the resolved declaration; for a rule also its names
     names: RuleNames | None = None
+    right: bool = True  # without errors; a rule that only breaks a limit or a promise has a value all the same
 
 
 @define(eq=False)
@@ -99,7 +101,7 @@ class Analysis:
 
     def underived(self) -> list[Kept]:
         """Right rules whose derivation has not been tried since they changed."""
-        return [k for k in self.kept.values() if isinstance(k.value, Rule) and id(k) not in self.derived]
+        return [k for k in self.kept.values() if k.right and isinstance(k.value, Rule) and id(k) not in self.derived]
 
     def add_derivation(self, kept: Kept, findings: tuple[Diagnostic, ...]) -> None:
         """What the derivation refuses of a rule; it holds as long as the check of the rule does."""
@@ -279,10 +281,11 @@ class _Run:
         check = Check(self.loaded, None, Findings(), watched, Library())
         right = check.guarded(declaration, lambda: check.rule(declaration))
         partial = id(declaration) in self.loaded.partial
-        value = resolve_rule(declaration) if right and not partial else None
+        shown = right or {d.code for d in check.findings.diagnostics if d.severity is Severity.ERROR} <= EXCEEDED
+        value = resolve_rule(declaration) if shown and not partial else None
         names = check.checked_rules[0] if check.checked_rules else None
         answers = {question: self.answer(question) for question in asked}
-        known = Kept(declaration, partial, answers, tuple(check.findings.diagnostics), value, names)
+        known = Kept(declaration, partial, answers, tuple(check.findings.diagnostics), value, names, right)
         self.analysis.kept["rule", id(declaration)] = known
         self.take(declaration, known)
 

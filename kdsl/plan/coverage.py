@@ -3,11 +3,11 @@ hold all rows of a fragment, and what leaves a block leaves one block only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from kdsl.check.model import DTYPE_BYTES, Kernel, Operator, Role
 from kdsl.plan.cuda.fragments import TILE
-from kdsl.plan.model import KernelPlan, Tensor
+from kdsl.plan.model import KernelPlan, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 from kdsl.source.span import Span
 
@@ -25,6 +25,36 @@ def refuse_misaligned(pieces: Iterable[tuple[Tensor, int, str]]) -> None:
             tensor.span, observed=f"{row} + {tensor.pad} elements of {item} bytes",
             required=f"a multiple of {size} bytes", help=(f"`pad {near}` keeps every row aligned",),
         )  # fmt: skip
+
+
+def refuse_other_readers(
+    stages: Iterable[PlannedStage], tensors: Mapping[str, Tensor], products: Container[str]
+) -> None:
+    """A swizzled tensor is read by matrix loads alone, in whole lines."""
+    for tensor in tensors.values():
+        if not tensor.swizzle:
+            continue
+        row = tensor.shape[tensor.stored[-1]] * DTYPE_BYTES[tensor.dtype]
+        readers = [s.name for s in stages if s.name not in products and tensor.name in reads_by_name(s)]
+        where = f"swizzle {tensor.swizzle}"
+        if tensor.memory != "shared" or tensor.pad or row & (row - 1) or row < tensor.swizzle:
+            found = f"rows of {row} bytes in {tensor.memory}{f', pad {tensor.pad}' if tensor.pad else ''}"
+            needed = f"rows of a power of two bytes, {tensor.swizzle} or more, in shared memory"
+        elif readers:
+            found, needed = f"stage `{readers[0]}` reads it", "readers that are products of a matrix instruction"
+        else:
+            continue
+        raise PlanRefused("D359", f"`{tensor.name}` cannot be laid out with `{where}`", tensor.span, observed=found,
+                          required=needed, help=("use a pad",))  # fmt: skip
+
+
+def reads_by_name(stage: PlannedStage) -> set[str]:
+    """Tensors that a stage or a part of it reads, under the names it reads them by."""
+    found = {stage.source.tensor} if stage.source is not None else set()
+    for part in stage.unrolled:
+        if part.stage is not None:
+            found |= {part.renamed.get(read.tensor, read.tensor) for read in part.stage.reads}
+    return found
 
 
 def refuse_uncovered_rows(tensors: Mapping[str, Tensor], role: Role, span: Span) -> None:

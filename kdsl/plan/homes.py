@@ -54,7 +54,7 @@ def place(
         tensors[name] = Tensor(
             name, indices, tuple(sizes[i] for i in indices), dtype, memory, scope, span,
             order=tuple(attributes.get("order", ())), pad=int(attributes.get("pad", 0)),
-            ring=int(attributes.get("ring", 1)),
+            ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)),
         )  # fmt: skip
     return tensors, decisions
 

@@ -54,6 +54,7 @@ class Tensor:
     order: tuple[str, ...] = ()
     pad: int = 0
     ring: int = 1
+    swizzle: int = 0  # bytes within which pieces of 16 change places from row to row
     fragment: Fragment | None = None
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
     owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has

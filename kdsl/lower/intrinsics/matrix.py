@@ -22,25 +22,31 @@ def mma_place(i, j):
 
 FRAGMENTS: dict[str, Place] = {"mma.m16n8k16": mma_place}
 
+PREFIX = "kdsl_mma_"
 DTYPES = {"bf16": ("bfloat16", "nv_bfloat16", "bf16"), "f16": ("float16", "half", "f16")}
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.{ptx}.{ptx}.f32"
 
 
 def device_source(name: str) -> str:
     """CUDA of one product. `c`: the lane's 8 accumulators; `b`: the tile's first element in shared memory, rows `ldb`
-    elements apart; `a`: 8 values of the lane's A fragment, or the tile's first element with rows `lda` apart."""
+    elements apart; `a`: 8 values of the lane's A fragment, or the tile's first element with rows `lda` apart. Of a
+    swizzled operand, `a` or `b` is the buffer, and the tile begins `at` elements behind it (kdsl/lower/swizzle.py).
+    """
     left_stored, dtype, stored = parts_of(name)
     _, ctype, ptx = DTYPES[dtype]
-    strides = "int lda, int ldb" if left_stored else "int ldb"
+    exchanged = swizzled_operands(name)
+    numbers = [f"int {x}_at, int {x}_shift, int {x}_mask" for x in exchanged]
+    strides = ", ".join([*numbers, "int lda, int ldb" if left_stored else "int ldb"])
     lines = [
         f"__device__ __forceinline__ void {name}(float* c, const {ctype}* a_, const {ctype}* b_, {strides}) {{",
         "  int lane = threadIdx.x;",
     ]
     if left_stored:
-        lines += load_fragment("a", left_stored == "km", LEFT_ROWS[left_stored].format(ld="lda"))
+        row = LEFT_ROWS[left_stored].format(ld="lda")
+        lines += load_fragment("a", left_stored == "km", row, "a" in exchanged)
     else:
         lines.append("  const unsigned* a = reinterpret_cast<const unsigned*>(a_);")
-    lines += load_fragment("b", stored == "kn", RIGHT_ROWS[stored].format(ld="ldb"))
+    lines += load_fragment("b", stored == "kn", RIGHT_ROWS[stored].format(ld="ldb"), "b" in exchanged)
     product = MMA.format(ptx=ptx)
     for c, b in ((0, (0, 1)), (4, (2, 3))):
         lines += [
@@ -60,15 +66,26 @@ LEFT_ROWS = {"mk": ROWS_FIRST, "km": HALVES_FIRST}
 RIGHT_ROWS = {"nk": HALVES_FIRST, "kn": ROWS_FIRST}
 
 
-def load_fragment(name: str, transposed: bool, row: str) -> list[str]:
+def load_fragment(name: str, transposed: bool, row: str, exchanged: bool = False) -> list[str]:
     """Four 8 x 8 matrices of an operand from shared memory, one register each."""
     trans = ".trans" if transposed else ""
+    places = []
+    if exchanged:
+        places.append(f"  int {name}_row = {name}_at + {row};")
+        row = f"({name}_row ^ (({name}_row >> {name}_shift & {name}_mask) << 3))"
     return [
         f"  unsigned {name}[4];",
-        f"  unsigned {name}_at = (unsigned)__cvta_generic_to_shared({name}_ + {row});",
+        *places,
+        f"  unsigned {name}_place = (unsigned)__cvta_generic_to_shared({name}_ + {row});",
         f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0,%1,%2,%3}}, [%4];"',
-        f'    : "=r"({name}[0]), "=r"({name}[1]), "=r"({name}[2]), "=r"({name}[3]) : "r"({name}_at));',
+        f'    : "=r"({name}[0]), "=r"({name}[1]), "=r"({name}[2]), "=r"({name}[3]) : "r"({name}_place));',
     ]
+
+
+def swizzled_operands(name: str) -> str:
+    """Of `kdsl_mma_swab_...`: ab."""
+    head = name.removeprefix(PREFIX).partition("_")[0]
+    return head.removeprefix("sw") if head in ("swa", "swb", "swab") else ""
 
 
 def parts_of(name: str) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from kdsl.check.graph import strip
+from kdsl.lower.swizzle import attributes
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
 from kdsl.lower.tvm import (
@@ -56,7 +57,8 @@ def build_function(plan: Plan, kernel: KernelPlan) -> KernelFunction:
     builder = KernelBuilder(plan, kernel, Signature(plan, kernel))
     body = builder.root()
     params, arguments = builder.signature.parameters()
-    func = PrimFunc(params, body).with_attr({"global_symbol": f"kdsl_{kernel.name}", "s_tir": True})
+    named = {"global_symbol": f"kdsl_{kernel.name}", "s_tir": True}
+    func = PrimFunc(params, body).with_attr({**named, **attributes(kernel)})
     return KernelFunction(kernel.name, func, tuple(arguments), tuple(str(p.name) for p in params))
 
 

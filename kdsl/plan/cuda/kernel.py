@@ -9,7 +9,7 @@ from attrs import evolve
 from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
-from kdsl.plan.coverage import refuse_misaligned, refuse_uncovered_rows
+from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import (
@@ -79,6 +79,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
     refuse_uncovered_rows(tensors, role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
+    refuse_other_readers((*prologue, *body, *commits, *epilogue), tensors, builder.products)
     fences = barriers(body, tensors, kernel, fetched, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
@@ -222,7 +223,7 @@ def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Te
     attributes = home.attributes
     return Tensor(
         name, source.indices, source.shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
-        ring=int(attributes.get("ring", 1)),
+        ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)),
     )  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner
 
 from kdsl.cli.main import cli
@@ -24,8 +26,6 @@ pytestmark = pytest.mark.usefixtures("compiler")
 
 def recurrence_of(file):
     """The rule of a file, and its recurrence alone, lowered for sm_90a."""
-    from attrs import evolve
-
     rule = subject(str(file))
     plan = rule.lowering("sm_90a").plan
     lowering = Lowering(evolve(plan, kernels=tuple(k for k in plan.kernels if k.name == "recurrence")))
@@ -134,6 +134,42 @@ def test_the_example_of_the_documentation_is_refused_and_cured():
     page = (docs / "bank-conflict.md").read_text(encoding="utf-8")
     assert f"+ {' '.join(found.edit.replacement.split())}" in page
     assert "`bank_conflicts(k_decayed) == 1` does not hold: found 8" in page
+
+
+def with_tactic(folder, name: str, old: str, new: str):
+    """mma_bounded with a tactic of its own, in which a placement is another one; nothing is promised of conflicts."""
+    text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
+    start = text.index(f"tactic {name}(")
+    tactic = text[start : text.index("\n}\n", start) + 3]
+    assert old in tactic
+    rule = file_of("mma_bounded").read_text(encoding="utf-8").replace(f"apply {name}(", "apply own(")
+    tactic = tactic.replace(old, new).replace(f"tactic {name}(", "tactic own(")
+    (folder / "own.kds").write_text(re.sub(r" +bank_conflicts .*\n", "", rule) + "\n" + tactic, encoding="utf-8")
+    return folder / "own.kds"
+
+
+OPERANDS = "k_decayed, q_decayed, k_restored : bf16 in shared"
+COPIES = "inv, m                           : bf16 in shared pad 8 ring depth via cp.async of"
+REMEDIES = {
+    "pad 8": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} pad 8", OPERANDS),
+    "swizzle 128": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} pad 8", OPERANDS),
+    "order j, i": ("chunk_columns", "prepare", "l", "in shared order j, i pad 4", "in shared pad 4"),
+    "copies of 16 bytes": ("mma_recurrence", "recurrence", "inv", f"{COPIES} 16 bytes", f"{COPIES} 8 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", REMEDIES)
+def test_every_kind_of_remedy_is_found_where_it_helps(title, tmp_path, monkeypatch):
+    """A placement that conflicts, and the edit that was compiled and has no conflict left."""
+    tactic, kernel, tensor, old, new = REMEDIES[title]
+    if title == "swizzle 128":
+        monkeypatch.setattr(searching, "PAD_BYTES", (0,))  # a pad would do as well
+    rule = subject(str(with_tactic(tmp_path, tactic, old, new)))
+    plan = rule.lowering("sm_90a", {"gate": "bounded"}).plan
+    lowering = Lowering(evolve(plan, kernels=tuple(k for k in plan.kernels if k.name == kernel)))
+    (found,) = found_for(rule, lowering, staged_code(lowering), tensor)
+    assert isinstance(found, Remedy) and found.edit.title == title, str(found)
+    assert found.before.worst > 1 and found.whole and found.spills == (0, 0)
 
 
 def test_every_kind_of_remedy_is_tried():

@@ -116,6 +116,8 @@ def fuzz(count: int, seed: int = 0, every: int = EVERY) -> tuple[int, Counter]:
             raise AssertionError(f"text {number} of seed {seed}: {error!r}\n{text}") from error
         right += not own
         found.update(set(own))
+        if __name__ == "__main__" and number % 10_000 == 9_999:
+            print(f"{number + 1} texts, {right} without errors, {time.process_time():.0f} CPU s", flush=True)
     return right, found
 
 

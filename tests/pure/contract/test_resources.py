@@ -16,7 +16,7 @@ from kdsl.data import data_root
 @pytest.mark.parametrize(
     ("row", "pad", "swizzle", "degree"),
     [(256, 0, 0, 8), (256, 16, 0, 1), (128, 0, 0, 8), (128, 16, 0, 1), (128, 0, 128, 1), (32, 16, 0, 1),
-     (64, 0, 64, 1),
+     (64, 0, 64, 1), (256, 0, 128, 1), (256, 0, 64, 2), (256, 0, 32, 4),
      (32, 0, 32, 1), (32, 0, 0, 2), (64, 0, 0, 4), (16, 0, 0, 1)],
 )  # fmt: skip
 def test_ldmatrix(row, pad, swizzle, degree):

@@ -324,3 +324,17 @@ def test_expectations_are_in_the_outline_and_their_names_are_known(tmp_path):
         assert len(data) == 15 and data[0] == 1
 
     talk(tmp_path, conversation)
+
+
+def test_a_broken_promise_is_told_in_numbers(tmp_path):
+    """A rule whose only error is a promise that does not hold still has verdicts to show."""
+    text = RULE.read_text("utf-8").replace("target.stack_bytes_per_task", "200 KiB")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        assert [d.code for d in await editor.until(uri, bool)] == ["E501"]
+        params = types.HoverParams(document(uri), at(text, "stack_by|tes <="))
+        said = (await editor.client.text_document_hover_async(params)).contents.value
+        assert "| **fails** | proved | 728388 bytes | <= 200 KiB = 204800 |" in said
+
+    talk(tmp_path, conversation)

@@ -1,0 +1,103 @@
+"""Rows of shared memory with their 16-byte pieces exchanged by the number of the row: copies write them so, and matrix
+loads read them so. Nothing else may touch such a tensor: the derivation sees to that.
+
+Piece p of line n lies where piece `p ^ (n & mask)` would: a line is a row, or 128 bytes of shorter rows. A pass
+exchanges the places in the TIR after TVM has flattened the buffers, where a place is one offset.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from kdsl.check.model import DTYPE_BYTES
+from kdsl.lower.intrinsics.matrix import PREFIX, device_source
+from kdsl.lower.sourcemap import rebuilt
+from kdsl.lower.tvm import Evaluate, T, tirx, tvm
+from kdsl.plan.model import KernelPlan, Tensor
+
+ATTRIBUTE = "kdsl.swizzles"
+PIECE = 16  # bytes
+LINE = 128  # bytes of all banks
+SUFFIX = "_shared.dyn"  # what TVM adds to the names of buffers in shared memory
+
+
+@frozen
+class Swizzle:
+    """Of a buffer: a line has `1 << shift` elements, a piece `1 << piece`; `mask + 1` pieces change places."""
+
+    shift: int
+    mask: int
+    piece: int
+
+    def of(self, at):
+        """The place of the element that would lie at `at` without it; integers of any kind."""
+        return at ^ (((at >> self.shift) & self.mask) << self.piece)
+
+
+def swizzle_of(tensor: Tensor) -> Swizzle:
+    item = DTYPE_BYTES[tensor.dtype]
+    line = max(tensor.shape[-1] * item, LINE) // item
+    return Swizzle(line.bit_length() - 1, tensor.swizzle // PIECE - 1, (PIECE // item).bit_length() - 1)
+
+
+def attributes(kernel: KernelPlan) -> dict[str, str]:
+    """What a kernel's function says of its swizzled tensors; nothing where there are none."""
+    found = {tensor.name: swizzle_of(tensor) for tensor in kernel.tensors.values() if tensor.swizzle}
+    text = " ".join(f"{name}:{s.shift}:{s.mask}:{s.piece}" for name, s in found.items())
+    return {ATTRIBUTE: text} if text else {}
+
+
+def swizzles_of(func) -> dict[str, Swizzle]:
+    """By the names of TVM's buffers."""
+    text = str(func.attrs[ATTRIBUTE]) if ATTRIBUTE in func.attrs else ""
+    parts = (word.split(":") for word in text.split())
+    return {f"{name}{SUFFIX}": Swizzle(*map(int, numbers)) for name, *numbers in parts}
+
+
+def with_swizzles(module):
+    """The module with every access of a swizzled buffer at its place."""
+    found = {}
+    for name, func in module.functions.items():
+        swizzles = swizzles_of(func)
+        found[name] = func.with_body(placed(func.body, swizzles)) if swizzles else func
+    return tvm.IRModule(found, attrs=module.attrs)
+
+
+def placed(statement, swizzles: dict[str, Swizzle]):
+    if isinstance(statement, tirx.BufferStore) and str(statement.buffer.name) in swizzles:
+        (index,) = statement.indices
+        swizzle = swizzles[str(statement.buffer.name)]
+        if isinstance(index, tirx.Ramp):  # of neighbours in one piece
+            index = tirx.Ramp(swizzle.of(index.base), index.stride, index.lanes)
+        else:
+            index = swizzle.of(index)
+        return tirx.BufferStore(statement.buffer, statement.value, [index])
+    if isinstance(statement, Evaluate) and is_product(statement.value):
+        return Evaluate(product(statement.value, swizzles))
+    return rebuilt(statement, lambda inner: placed(inner, swizzles))
+
+
+def is_product(value) -> bool:
+    args = getattr(value, "args", ())
+    return bool(args) and str(getattr(args[0], "value", "")).startswith(PREFIX)
+
+
+def product(call, swizzles: dict[str, Swizzle]):
+    """The call of a product with swizzled operands by their buffer's start, the offset in it, and the swizzle."""
+    name, c, a, b, *rest = call.args
+    *strides, _ = rest
+    which, extra, pointers = "", [], [a, b]
+    for number, letter in enumerate("ab"):
+        operand = pointers[number]
+        buffer = str(operand.args[1].args[0].name) if operand.op.name.endswith("tvm_access_ptr") else ""
+        if buffer in swizzles:
+            kind, data, offset, extent, mode = operand.args
+            s, which = swizzles[buffer], which + letter
+            pointers[number] = T.tvm_access_ptr(kind, data, 0, extent, mode)
+            extra += [offset, s.shift, s.mask]
+    if not which:
+        return call
+    new = str(name.value).replace(PREFIX, f"{PREFIX}sw{which}_")
+    return T.cuda.func_call(new, c, *pointers, *extra, *strides, source_code=device_source(new))
+
+
