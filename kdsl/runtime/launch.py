@@ -61,6 +61,10 @@ def open_variant(bundle: Bundle, variant: m.Variant) -> Program:
     )
 
 
+# Bytes that workspaces start at multiples of: a line of a cache, and more than any access is wide.
+APART = 256
+
+
 def launch(
     program: Program,
     tensors: Mapping[str, TensorView],
@@ -78,19 +82,20 @@ def launch(
     ExpressionError; for a GPU also CudaError, MissingCuda and torch.OutOfMemoryError.
     """
     device = _check(program, tensors, sizes, scalars, given)
-    needed = {name: _bytes(program, name, size, sizes) for name, size in program.workspaces}
-    memory: dict[str, Memory] = {}
+    places, total = {}, 0
+    for name, size in program.workspaces:
+        places[name] = total
+        total += -(-_bytes(program, name, size, sizes) // APART) * APART
+    memory = program.allocate(total, device) if places else None  # one piece for all: an allocation costs microseconds
     try:
-        for name, size in needed.items():
-            memory[name] = program.allocate(size, device)
-        addresses = {name: workspace.address for name, workspace in memory.items()}
+        addresses = {name: memory.address + place for name, place in places.items()}  # none without memory
         workers = thread_count() if threads is None and program.device == "cpu" else threads or 1
         frame = Frame(tensors, sizes, scalars, addresses, device, workers)
         for kernel in program.kernels:
             kernel(frame)
     finally:
-        for workspace in memory.values():
-            workspace.free()
+        if memory is not None:
+            memory.free()
 
 
 def _bytes(program: Program, name: str, size: Expression, sizes: Mapping[str, int]) -> int:
