@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kdsl.check.blueprint import holds
-from kdsl.check.evaluate import ceildiv
+from kdsl.check.evaluate import NotStatic, Undecided, ceildiv, evaluate
 from kdsl.check.findings import listed, warning
 from kdsl.check.model import names_in
 from kdsl.check.placement import block_extent, known_tensors, row_bytes
@@ -17,6 +17,7 @@ from kdsl.contract.claims import Claims
 from kdsl.contract.conditions import Condition
 from kdsl.contract.decide import clause_text, decide_claim, quantity
 from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
+from kdsl.contract.predicates import keyed
 from kdsl.contract.resources import MemoryUse, Setting
 from kdsl.contract.satisfy import search
 from kdsl.contract.verdict import Fact, Status
@@ -205,6 +206,11 @@ def _promises(
         if kernel is not None and kernel not in kernels:
             continue
         for claim in clauses:
+            problem = no_value(claim.predicate, env)
+            if problem is not None:
+                point.report(Diagnostic("E115", str(problem), problem.node.span, label="no value here",
+                                        help=("a promise without a value holds for no kernel",)))  # fmt: skip
+                continue
             verdict = decide_claim(claim, facts, env, kernels, kernel)
             if verdict.status is not Status.FAILS or broken & set(names_in(claim.predicate)):
                 continue
@@ -218,6 +224,19 @@ def _promises(
                 label=f"found {verdict.found}", observed=verdict.found, required=verdict.needed,
                 evidence=verdict.evidence,
                 notes=tuple(notes), help=_promise_help(claim)))  # fmt: skip
+
+
+def no_value(predicate: n.Node, env: Mapping[str, object]) -> NotStatic | None:
+    """Why a claim has no value, whatever the facts of the kernel are."""
+    if isinstance(predicate, (n.Uses, n.Within)):
+        return None
+    try:
+        evaluate(keyed(predicate, []), env)
+    except NotStatic as problem:
+        return problem
+    except Undecided:
+        pass
+    return None
 
 
 def _promise_help(claim: n.Claim) -> tuple[str, ...]:
