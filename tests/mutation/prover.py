@@ -49,12 +49,12 @@ class Source:
 
 
 SOURCES = (
-    Source("cpu_split", "cpu", {"gate": "bounded"}, SMALL, 200),
-    Source("cpu_split", "cpu", {"gate": "softplus", **NORMS}, SMALL, 100),
-    Source("cpu_stream", "cpu", {"gate": "softplus", **NORMS}, SMALL, 200),
-    Source("mma_any_gate", "sm_90a", {"gate": "precomputed"}, {}, 150),
-    Source("mma_bounded", "sm_90a", {"gate": "bounded", **NORMS}, {}, 150),
-    Source("lane_columns", "sm_90a", {"gate": "bounded"}, {}, 150),
+    Source("cpu_split", "cpu", {"gate": "bounded"}, SMALL, 180),
+    Source("cpu_split", "cpu", {"gate": "softplus", **NORMS}, SMALL, 90),
+    Source("cpu_stream", "cpu", {"gate": "softplus", **NORMS}, SMALL, 150),
+    Source("mma_any_gate", "sm_90a", {"gate": "precomputed"}, {}, 130),
+    Source("mma_bounded", "sm_90a", {"gate": "bounded", **NORMS}, {}, 130),
+    Source("lane_columns", "sm_90a", {"gate": "bounded"}, {}, 120),
 )
 WORDS = {
     "rejected": "rejected: a value, an index, an element never written, an input written",
@@ -170,9 +170,9 @@ def main() -> None:
 def run_command(part: str, log: Path) -> None:
     """Judge every edit that the log does not have."""
     index, count = map(int, part.split("/"))
-    log = log.with_suffix(f".{index}of{count}{log.suffix}")
     log.parent.mkdir(parents=True, exist_ok=True)
-    done = {entry["name"] for entry in entries(log.parent, log.name)}
+    done = {entry["name"] for entry in entries(log)}
+    log = log.with_suffix(f".{index}of{count}{log.suffix}")
     with log.open("a", encoding="utf-8") as file:
         for number, kernel, mutant in every()[index - 1 :: count]:
             name = name_of(number, kernel, mutant)
@@ -186,16 +186,18 @@ def run_command(part: str, log: Path) -> None:
                 click.echo(f"false accept: {name}")
 
 
-def entries(folder: Path, pattern: str) -> list[dict]:
-    files = sorted(folder.glob(pattern))
-    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+def entries(log: Path) -> list[dict]:
+    """Of the logs of all parts, each edit once."""
+    files = sorted(log.parent.glob(f"{log.stem}.*{log.suffix}"))
+    found = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    return list({entry["name"]: entry for entry in found}.values())
 
 
 @main.command("report")
 @click.option("--log", default=LOG, type=click.Path(path_type=Path), show_default=True)
 def report_command(log: Path) -> None:
     """By rule and by kind of edit; the accepted ones that differ in their text by name."""
-    found = entries(log.parent, f"{log.stem}.*{log.suffix}")
+    found = entries(log)
     for heading, key in (("rule", "rule"), ("edit", "kind")):
         click.echo(f"| {heading} | edits | " + " | ".join(WORDS) + " |")
         click.echo("|" + "---|" * (len(WORDS) + 2))
