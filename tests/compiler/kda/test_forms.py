@@ -75,7 +75,7 @@ def test_tasks_over_value_channels(call, tmp_path):
 
 
 ROUNDED = """
-      k_decayed, q_decayed, k_restored : {0} in stack
+      k_restored                       : {0} in stack
       m                                : {0} in stack
       inv for solve_apply              : {0} in stack
       state for state_key, state_query : {0} in stack"""
