@@ -25,7 +25,7 @@ from kdsl.plan.model import Plan
 from kdsl.source.diagnostic import Evidence
 from kdsl.syntax import nodes as n
 
-DRAM_NOTE = "what reaches memory depends on the caches: a profiler on a GPU measures it"
+DRAM_NOTE = "what reaches memory depends on the caches: a profiler on a GPU measures it; move the line to `measure`"
 
 
 def verdicts(lowering: Lowering, bundle: Path | None = None) -> tuple[Verdict, ...]:

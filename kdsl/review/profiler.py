@@ -14,18 +14,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kdsl.bundle.load import Bundle
 from kdsl.bundle.manifest import Variant
+from kdsl.contract.predicates import TABLE
 from kdsl.contract.verdict import Fact
 from kdsl.source.diagnostic import Evidence
 
-# Predicates of `measure`, each a share of 1; ncu gives percent.
+# Predicates of `measure`: shares of 1, of which ncu gives percent, and bytes.
 METRICS = {
     "l1_hit_rate": "l1tex__t_sector_hit_rate.pct",
     "achieved_occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "tensor_core_utilisation": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "dram_bytes": "dram__bytes.sum",
 }
 RUN = "import sys; from kdsl.review.profiler import run_once; run_once(*sys.argv[1:])"
 
@@ -41,8 +43,8 @@ class NoProfiler(Exception):
 
 
 def profile(bundle: Bundle, variant: Variant, device: str, wanted: Sequence[str]):
-    """Facts of the rule, the lowest of its kernels, and of each (`l1_hit_rate at recurrence`); and for every
-    predicate without one the reason."""
+    """Facts of the rule, the lowest share or the sum of its kernels, and of each (`l1_hit_rate at recurrence`); and for
+    every predicate without one the reason."""
     try:
         return facts_of(profiled(bundle, variant, wanted), variant, device, wanted), {}
     except NoProfiler as failure:
@@ -64,7 +66,8 @@ def profiled(bundle: Bundle, variant: Variant, wanted: Sequence[str]) -> str:
     metrics = ",".join(METRICS[name] for name in wanted)
     symbols = "|".join(kernel.symbol for kernel in variant.kernels)
     # The clocks stay as they are: others may share the GPU, and shares do not depend on them.
-    options = ["--csv", "--clock-control", "none", "--kernel-name", f"regex:^({symbols})$", "--metrics", metrics]
+    options = ["--csv", "--print-units", "base", "--clock-control", "none", "--kernel-name", f"regex:^({symbols})$"]
+    options += ["--metrics", metrics]
     command = [tool, *options, sys.executable, "-c", RUN, str(bundle.path), variant.id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -81,24 +84,26 @@ def facts_of(text: str, variant: Variant, device: str, wanted: Sequence[str]) ->
     found: dict[str, Fact] = {}
     for row in rows_of(text):
         kernel, name = kernels.get(row.get("Kernel Name", "")), names.get(row.get("Metric Name", ""))
-        share = percentage(row.get("Metric Value"))
-        if kernel is not None and name is not None and share is not None:
-            found[f"{name} at {kernel}"] = Fact(share, "", Evidence.MEASURED, f"ncu on {device}")
+        value = number(row.get("Metric Value"))
+        if kernel is not None and name is not None and value is not None:
+            value = int(value) if TABLE[name].unit else value / 100
+            found[f"{name} at {kernel}"] = Fact(value, TABLE[name].unit, Evidence.MEASURED, f"ncu on {device}")
     for name in wanted:
         parts = [found.get(f"{name} at {kernel}") for kernel in kernels.values()]
         if any(part is None for part in parts):
             raise NoProfiler(f"ncu gave no {METRICS[name]} for every kernel")
-        found[name] = min(parts, key=lambda fact: fact.value)
+        combine = {"min": min, "sum": sum}[TABLE[name].combine]
+        found[name] = evolve(parts[0], value=combine(part.value for part in parts))
     return found
 
 
-def percentage(text: str | None) -> float | None:
-    """A share of 1; None for what is no number, as `n/a` where a kernel has no such access."""
+def number(text: str | None) -> float | None:
+    """None for what is no number, as `n/a` where a kernel has no such access."""
     try:
-        share = float((text or "").replace(",", "")) / 100
+        value = float((text or "").replace(",", ""))
     except ValueError:
         return None
-    return share if math.isfinite(share) else None
+    return value if math.isfinite(value) else None
 
 
 def rows_of(text: str):

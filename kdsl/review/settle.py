@@ -23,7 +23,7 @@ from kdsl.emulate import calls
 from kdsl.review.baselines import NoBaseline
 from kdsl.review.bench import Bench, alone
 from kdsl.review.profiler import METRICS, profile
-from kdsl.review.timing import Stopwatch, baseline_fact
+from kdsl.review.timing import Stopwatch, baseline_fact, compulsory_bytes, timed_call
 from kdsl.runtime.errors import NoVariant
 from kdsl.source.diagnostic import Evidence
 from kdsl.source.span import SourceFile
@@ -122,6 +122,9 @@ def measure(measured: Measured, bundle: Bundle, variant: Variant, bench: Bench, 
         facts, notes = profile(bundle, variant, bench.name, sorted(asked))
         measured.facts |= facts
         measured.notes |= notes
+    if "compulsory" in mentioned(claims):
+        call = timed_call(bundle.manifest.operator, variant, bench.device.type)
+        measured.facts["compulsory"] = Fact(compulsory_bytes(call), "bytes", Evidence.MEASURED, bench.name)
 
 
 def add_latencies(measured: Measured, bundle, variant: Variant, bench: Bench, effort: Effort, previous, names) -> None:

@@ -33,6 +33,16 @@ def timed_call(operator: str, variant: Variant, device: str) -> dict[str, Any]:
     return call
 
 
+def compulsory_bytes(call: Mapping[str, Any]) -> int:
+    """What a call must move: every input read once, every output written once. States are written as they are read."""
+    kept = ("initial_state", "pool")
+    states = [call[name].nbytes for name in kept if name in call]
+    if "ssm_state_indices" in call:  # rows of a pool, not all of it
+        states = [size * len(call["ssm_state_indices"]) // len(call["pool"]) for size in states]
+    others = [x.nbytes for name, x in call.items() if isinstance(x, np.ndarray) and name not in kept]
+    return sum(others) + 2 * sum(states) + call["v"].nbytes
+
+
 @define
 class Stopwatch:
     """One variant's call in as many copies as keep the L2 cold, and how it is timed."""

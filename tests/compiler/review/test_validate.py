@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from kdsl.bundle.load import read_bundle
 from kdsl.cli.main import cli
+from kdsl.contract.decide import decide_claim
+from kdsl.contract.verdict import Fact, Status
 from kdsl.driver.compile import build
 from kdsl.review import timing
 from kdsl.review.baselines import NoBaseline, accepted, baseline_call
@@ -147,6 +149,24 @@ def test_metrics_of_the_profiler(tmp_path, compiler):
         facts_of(head + rows, variant, "a GPU", ["achieved_occupancy"])
     with pytest.raises(NoProfiler, match="l1tex__t_sector_hit_rate"):
         facts_of(head + rows.replace("61.5", "n/a"), variant, "a GPU", ["l1_hit_rate"])
+
+
+def test_bytes_beside_those_that_must_be_moved(tmp_path, compiler):
+    bundle = build([subject(str(file_of("lane_columns"))).lowering("sm_90a").plan], tmp_path / "gpu.kdsb")
+    variant = read_bundle(bundle).manifest.variants[0]
+    (kernel,) = variant.kernels
+    rows = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    rows += f'"0","{kernel.symbol}","dram__bytes.sum","byte","150,000"\n'
+    facts = facts_of(rows, variant, "a GPU", ["dram_bytes"])
+    assert (facts["dram_bytes"].value, facts["dram_bytes"].unit) == (150000, "bytes")
+    call = timing.timed_call("kda.decode", variant, "cuda")
+    rows, heads, state = timing.ROWS, timing.HEADS, 128 * 128 * 4
+    small = sum(call[name].nbytes for name in ("q", "k", "v", "g", "beta", "v", "ssm_state_indices"))
+    assert timing.compulsory_bytes(call) >= 2 * rows * heads * state + small
+    claim = claim_of("dram_bytes <= 1.5 * compulsory")
+    known = {**facts, "compulsory": Fact(100000, "bytes")}
+    assert decide_claim(claim, known, {}, ("step",)).status is Status.HOLDS
+    assert decide_claim(claim, {**known, "compulsory": Fact(99999, "bytes")}, {}, ("step",)).status is Status.FAILS
 
 
 def test_a_metric_that_the_gpu_lacks_hides_no_other(tmp_path, compiler, monkeypatch):

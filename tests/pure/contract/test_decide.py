@@ -124,7 +124,7 @@ def test_a_verdict_is_as_weak_as_its_weakest_fact():
 def test_every_predicate_says_who_decides_it():
     for entry in TABLE.values():
         assert entry.decided in ("plan", "binary", "run", "gpu") and entry.summary
-        assert (entry.decided == "gpu") == (entry.where == ("measure",))
+        assert (entry.decided == "gpu") <= ("measure" in entry.where)
 
 
 @pytest.mark.parametrize("seconds, text", [
