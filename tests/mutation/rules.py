@@ -13,16 +13,15 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from attrs import frozen
 
 from kdsl.check import check_paths
 from kdsl.check.library import Library
 from kdsl.data import data_root
+from kdsl.driver import rehearsal
 from kdsl.driver.compile import plan_of
 from kdsl.driver.contract import broken, verdicts
 from kdsl.driver.emulation import LoweredProgram
-from kdsl.emulate.program import try_program
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.stir.schedule import StepRefused
 from kdsl.plan.model import Plan
@@ -39,6 +38,7 @@ from .rule_operators import RULES
 from .verdict import Outcome
 
 TARGETS = {"cuda": "sm_90a", "cpu": "cpu"}
+SEED = 31  # of the calls that the code of a GPU is run on
 TACTIC = re.compile(r"^tactic (\w+)\(", re.MULTILINE)
 
 
@@ -218,20 +218,10 @@ def results(lowering: Lowering, changes: Mapping[str, object]) -> tuple[str, str
     if lowering.plan.target.family == "cpu":
         found = tried(lowering.plan, lowering, 1)
         return ("trial", found) if found else ("", "")
-    trial = try_program(LoweredProgram(lowering), call_of(lowering.plan), target="sm_90a", seconds=20.0)
-    if trial.emulation.refusal is not None:
-        return "compiler", str(trial.emulation.refusal)[:160]
-    if trial.emulation.findings:
-        return "emulator", trial.emulation.findings[0].explain().splitlines()[0][:160]
-    return ("", "") if trial.verdict == "pass" else ("acceptance", trial.acceptance.explain()[:160])
-
-
-def call_of(plan: Plan) -> Mapping[str, object]:
-    from kdsl.emulate.calls import chunk_call, decode_call
-
-    special, rng = plan.specialization, np.random.default_rng(31)
-    settings = {**special.dtypes, **special.options}
-    sizes = {"H": 1, "HV": 2, **special.sizes}
-    if plan.operator.name == "kda.decode":
-        return decode_call(rng, {**sizes, "N": 3, "T": 2}, settings)
-    return chunk_call(rng, sizes, (33, 0, 1, 16), settings)
+    for number, one in enumerate(rehearsal.runs(LoweredProgram(lowering), SEED)):
+        if one.refusal is not None:
+            return "compiler", str(one.refusal)[:160]
+        if one.complaint:
+            stage = "acceptance" if "is rejected" in one.complaint else "emulator"
+            return stage if number == 0 else "calls", f"{one.call}: {one.complaint}"[:160]
+    return "", ""

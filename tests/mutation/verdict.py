@@ -15,7 +15,7 @@ STAGES = {
     "emulator": "the emulator has a finding: a race, a missing wait, an access out of bounds, ...",
     "acceptance": "the results on the emulator are outside of the acceptance",
     "trial": "the results of the compiled CPU code are outside of the acceptance",
-    "calls": "rejected when run, but only on a call of this suite that no command draws by itself",
+    "calls": "rejected by a later one of the calls that it is run on; code for a GPU by `kdsl lower` itself",
     "prove": "the proof over finite fields is refused",
 }
 EQUIVALENT, FALSE_ACCEPT = "equivalent", "false accept"
