@@ -6,6 +6,7 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kdsl import kda
@@ -83,6 +84,21 @@ def test_a_bundle_for_softplus_gets_calls_with_softplus(tmp_path, build_kda):
     assert status == 0, text
     assert report["count"]["refused"] == 0 and report["count"]["passed"] > 7
     assert any("softplus" in check["name"] for check in report["checks"] if check["section"] == "times")
+
+
+def test_a_bound_that_overflows_is_refused_by_a_bundle_for_softplus(modules):
+    from kdsl.runtime import NoVariant
+
+    def run(call):
+        raise NoVariant("a call", ("x variant y: gate is 'bounded', the variant was built for 'softplus'",), "")
+
+    for gate, raised in (("softplus", True), ("bounded", False)):
+        context = types.SimpleNamespace(gate=gate, run=run, rng=lambda *key: np.random.default_rng(1))
+        if raised:
+            with pytest.raises(NoVariant):
+                modules("numerics")._low_bound(context)
+        else:
+            assert not modules("numerics")._low_bound(context).passed
 
 
 def test_a_kernel_that_drops_the_initial_state_fails(tmp_path, broken):
