@@ -37,16 +37,17 @@ class Case:
 
 
 def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
-    """Lengths around the chunk: within a few chunks every boundary between them occurs."""
+    """Lengths around the chunk: within a few chunks every boundary between them occurs. A sequence with several chunks
+    also starts late, so that what is fetched ahead for it lies elsewhere than for the first; the last is empty."""
     lengths = (
-        (chunk + chunk // 2 + 1, 0, 1, chunk)
+        (chunk + 3, 0, chunk + chunk // 2 + 1, 1, 0)
         if tokens is None
         else (tokens - min(tokens, 1), 0, min(tokens, 1))
     )
     cu = tuple(int(x) for x in np.cumsum((0, *lengths)))
     packed = {"B": 1, "T": cu[-1], "H": 1, "HV": 2, "N": len(lengths)}
     yield Case(
-        "packed sequences, one empty, rows with gaps", packed, integers={"cu_seqlens": cu}, order="gaps"
+        "packed sequences, two of them empty, rows with gaps", packed, integers={"cu_seqlens": cu}, order="gaps"
     )
     dense = chunk + 3 if tokens is None else tokens
     yield Case(
@@ -61,7 +62,7 @@ def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
         ("initial_state", "final_state"),
     )
     if tokens is None:
-        exact = {"B": 2, "T": chunk, "H": 1, "HV": 1, "N": 2}
+        exact = {"B": 2, "T": 2 * chunk, "H": 1, "HV": 1, "N": 2}
         yield Case("two rows that end with their chunk", exact, ("initial_state",))
     yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
 
