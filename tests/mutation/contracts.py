@@ -181,7 +181,7 @@ def kept(text: str, changed: str = "", cap: int | None = None) -> Outcome:
 def padded(tensor: str, pad: str) -> Outcome:
     """A layout without conflicts is promised: a pad that brings some has to be refused, another one not."""
     text = re.sub(
-        r"(k_decayed, q_decayed, k_restored *: bf16 in shared) pad \d+",
+        r"(k_decayed, q_decayed, k_restored *: bf16 in shared) (?:pad \d+|swizzle \d+)",
         rf"\1 {pad}",
         with_clauses([f"bank_conflicts({tensor}) <= 1"]),
     )

@@ -51,10 +51,10 @@ def padded(folder: Path, pad: int, ensure: str = "") -> Path:
     tactics = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
     start = tactics.index("tactic mma_recurrence")
     tactic = tactics[start : tactics.index("\n}", start) + 3]
-    shared = re.search(r"    k_decayed, q_decayed, k_restored : (bf16 in shared) pad 8 (.*)\n", tactic)
+    shared = re.search(r"    k_decayed, q_decayed, k_restored : (bf16 in shared) swizzle 128 (.*)\n", tactic)
     attribute = f" pad {pad}" if pad else ""
     own = f"    k_decayed             : {shared[1]}{attribute} {shared[2]}\n"
-    rest = f"    q_decayed, k_restored : {shared[1]} pad 8 {shared[2]}\n"
+    rest = f"    q_decayed, k_restored : {shared[1]} swizzle 128 {shared[2]}\n"
     tactic = tactic.replace(shared[0], own + rest).replace("mma_recurrence", "padded_recurrence")
     rule = text_of("mma_bounded").replace("rule mma_bounded", "rule padded")
     rule = rule.replace("mma_recurrence", "padded_recurrence")

@@ -41,7 +41,7 @@ def planned(folder, old: str, new: str):
 @pytest.mark.parametrize("width, degree", [(128, 1), (64, 2), (32, 4)])
 def test_results_are_right_and_conflicts_are_those_of_the_model_and_the_emulator(tmp_path, width, degree):
     """Rows of 256 bytes: eight rows in 8, 4 or 2 different places."""
-    lowering = Lowering(planned(tmp_path, f"{OPERANDS} pad 8", f"{OPERANDS} swizzle {width}"))
+    lowering = Lowering(planned(tmp_path, f"{OPERANDS} swizzle 128", f"{OPERANDS} swizzle {width}"))
     recurrence, scheduled = lowering.plan.kernels[1], lowering.scheduled[1]
     uses = shared_uses(scheduled, lowering.plan.target, stage_names(recurrence))
     loads = [u.wavefronts().degree for u in uses if u.kind == "ldmatrix" and u.buffer == "k_decayed"]
@@ -56,7 +56,7 @@ def test_results_are_right_and_conflicts_are_those_of_the_model_and_the_emulator
 
 
 def test_loads_that_exchange_other_pieces_are_seen(tmp_path, monkeypatch):
-    lowering = Lowering(planned(tmp_path, f"{OPERANDS} pad 8", f"{OPERANDS} swizzle 128"))
+    lowering = Lowering(planned(tmp_path, f"{OPERANDS} swizzle 128", f"{OPERANDS} swizzle 128"))
     honest = LoweredProgram.launch
 
     def launch(self, kernel, source, *rest):

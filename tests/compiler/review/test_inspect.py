@@ -151,8 +151,8 @@ def with_tactic(folder, name: str, old: str, new: str):
 OPERANDS = "k_decayed, q_decayed, k_restored : bf16 in shared"
 COPIES = "inv, m                           : bf16 in shared pad 8 ring depth via cp.async of"
 REMEDIES = {
-    "pad 8": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} pad 8", OPERANDS),
-    "swizzle 128": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} pad 8", OPERANDS),
+    "pad 8": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} swizzle 128", OPERANDS),
+    "swizzle 128": ("mma_recurrence", "recurrence", "k_decayed", f"{OPERANDS} swizzle 128", OPERANDS),
     "order j, i": ("chunk_columns", "prepare", "l", "in shared order j, i pad 4", "in shared pad 4"),
     "copies of 16 bytes": ("mma_recurrence", "recurrence", "inv", f"{COPIES} 16 bytes", f"{COPIES} 8 bytes"),
 }  # fmt: skip
