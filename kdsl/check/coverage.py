@@ -6,7 +6,7 @@ from attrs import frozen
 
 from kdsl.check.blueprint import GuardedStage
 from kdsl.check.findings import listed
-from kdsl.check.kernel_lines import AXES
+from kdsl.check.left_out import left_out_help
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 
@@ -49,20 +49,9 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
                                     label="this rule leaves it out",
                                     labels=(Label(part.name.span, "the part"),),
                                     observed="no kernel", required="1 kernel", evidence=Evidence.PROVED,
-                                    help=(f"write a kernel for it: `{_kernel_text(point, name)}`",
-                                          f"or add `{name}` after `computes` of a kernel that there is")),
+                                    help=left_out_help(point, name)),
                                     subject=name)  # fmt: skip
     return owners
-
-
-def _kernel_text(point: Point, part: str) -> str:
-    """The shortest kernel of a part: every loop that blocks may share is theirs."""
-    axes = AXES[point.target.family]
-    indices = [i.name for i in point.rule.operator.indices.values() if i.mode == "parallel"]
-    grid = [f"{axis} : {name}" for axis, name in zip(axes, indices, strict=False)][: len(axes) - 1]
-    rest = indices[len(grid) :]
-    grid += [f"{axes[len(grid)]} : {', '.join(rest)}"] if rest else []
-    return f"kernel {part} computes {part} {{ grid {{ {'; '.join(grid)} }} }}"
 
 
 def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:

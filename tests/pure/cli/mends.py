@@ -35,12 +35,11 @@ MENDS: dict[str, tuple[tuple[str, str], ...]] = {
     "instruction_misspelt": (("fma.f23", "fma.f32"),),
     "instruction_the_target_lacks": (("wgmma.m64k16", "fma.f32"),),
     "kernel_left_out": (
-        ("  ensure {", "  kernel recur computes recur { grid { x : n; y : h } }\n  ensure {"),
-        ("q_decayed for recurrence", "q_decayed for recur"), ("inv for recurrence", "inv for recur"),
-        ("b for recurrence", "b for recur"),
-        ("{ grid { x : n; y : h } }", "{ grid { x : n; y : h }; roles { all : 4 warps } }"),
-        ("    v_tile in [32, 64] default 64\n", ""),
-        ("    depth in 2..3      default 2\n", ""), ("  choose {\n  }\n", ""),
+        (
+            "  ensure {",
+            "  kernel recurrence computes recur "
+            "{ grid { x : n; y : h; z : e by v_tile }; apply mma_recurrence(v_tile, depth) }\n  ensure {",
+        ),
     ),
     "keyword_misspelt": (("kernal", "kernel"),),
     "level_left_out": (("count(shfl.sync)", "count(shfl.sync) at ptx"),),
