@@ -27,6 +27,9 @@ FOREIGN = {
     "lambda": "write a line `name(i) = ...` in `define { ... }`",
 }  # fmt: skip
 
+GPU_MEMORIES = ("registers", "shared", "tensor_memory")
+CPU_MEMORY = "stack"  # where a task of the target `cpu` keeps what a block of a GPU keeps in those
+
 
 def foreign_word(here: Here, findings: Findings):
     """`def`, `import`, `let` ... where an item begins."""
@@ -56,16 +59,31 @@ def misspelt(here: Here, findings: Findings):
         right = meant(token.text, choices)
         if right is None:
             continue
+        message = f"`{token.text}` is no keyword here: did you mean `{right}`?"
+        if right in GPU_MEMORIES and _targets(here) == {"cpu"}:
+            message = f"`{token.text}` is called `{right}`, which cpu does not have: write `{CPU_MEMORY}`"
+            right = CPU_MEMORY
         word = made(right, token)
         fits = here.fits(index, 1, word, ahead=2 if index == here.position else 6)
         if not fits and index != here.position:
             continue
         findings.report(
-            "E008", (token.start, token.stop), f"`{token.text}` is no keyword here: did you mean `{right}`?",
+            "E008", (token.start, token.stop), message,
             help=f"write `{right}`", edit=(token.start, token.stop, right, f"write `{right}`"),
         )  # fmt: skip
         return Repair(index, 1, (word,)) if fits else True
     return None
+
+
+def _targets(here: Here) -> set[str]:
+    """The targets that the header of the rule around names; none in another declaration."""
+    if not here.machine.frames:
+        return set()
+    frame = here.machine.frames[0]
+    header = [token.text for token in here.tokens[frame.item : frame.token]]
+    if header[:1] != ["rule"] or "on" not in header:
+        return set()
+    return {text for text in header[header.index("on") + 1 :] if text[0].isalpha()}
 
 
 def misplaced(here: Here, findings: Findings):

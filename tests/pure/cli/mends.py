@@ -47,7 +47,7 @@ MENDS: dict[str, tuple[tuple[str, str], ...]] = {
     "measured_in_ensure": (
         ("    p95_latency <= 1 ms\n", ""), ("  ensure {", "  measure { p95_latency <= 1 ms }\n  ensure {"),
     ),
-    "memory_by_another_name": (("smem", "shared"), ("f32 in shared", "f32 in stack")),
+    "memory_by_another_name": (("smem", "stack"),),
     "memory_of_another_machine": (("in shared", "in stack"),),
     "missing_brace": (("    place\n", "    place {\n"),),
     "missing_colon": (("sd   f32", "sd : f32"),),

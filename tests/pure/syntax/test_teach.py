@@ -31,8 +31,8 @@ MISTAKES = [
     ("requires { K == 128 }", "E008", "did you mean `require`", "`require`"),
     ("ENSURE { spills == 0 }", "E008", "did you mean `ensure`", "`ensure`"),
     ("kernel k compute step { }", "E008", "did you mean `computes`", "`computes`"),
-    ("kernel k computes step { place { s : f32 in smem } }", "E008", "did you mean `shared`", "`shared`"),
-    ("kernel k computes step { place { s : f32 in register } }", "E008", "`registers`", "`registers`"),
+    ("kernel k computes step { place { s : f32 in smem } }", "E008", "is called `shared`", "`stack`"),
+    ("kernel k computes step { place { s : f32 in register } }", "E008", "which cpu does not have", "`stack`"),
     ("kernel k computes step { place { s : f32 inn stack } }", "E008", "did you mean `in`", "`in`"),
     ("kernel k computes step { place { s : f32 in stack, } }", "E016", "nothing after it", "remove it"),
     (
@@ -93,6 +93,17 @@ def test_mistake(line, code, message, help):
     assert message in diagnostic.message
     assert any(help in line for line in diagnostic.help), diagnostic.help
     assert diagnostic.span.line == 2
+
+
+@pytest.mark.parametrize(("targets", "right"), [
+    ("cpu", "stack"), ("sm_80", "shared"), ("cpu, sm_80", "shared"),
+])  # fmt: skip
+def test_a_memory_is_named_as_the_target_has_it(targets, right):
+    kernel = "kernel k computes step { place { s : f32 in smem } }"
+    text = f"rule r schedules kda.decode on {targets} {{\n  {kernel}\n}}\n"
+    (diagnostic,) = parse_source(SourceFile("t.kds", text)).diagnostics
+    assert (diagnostic.code, diagnostic.help) == ("E008", (f"write `{right}`",))
+    assert diagnostic.edits[0].replacement == right
 
 
 @pytest.mark.parametrize(("line", "code", "message", "help"), MISTAKES, ids=[m[0] for m in MISTAKES])
