@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kdsl.check.findings import listed
-from kdsl.check.model import walk
+from collections.abc import Iterable, Sequence
+
+from kdsl.check.findings import a, listed
+from kdsl.check.model import Stage, walk
 from kdsl.check.points import Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -73,19 +75,35 @@ def nearest_divisors(extent: int, by: int) -> list[int]:
     return [d for d in ([d for d in divisors if d < by][-1:] + [d for d in divisors if d > by][:1])]
 
 
-def missing_feature(point: Point, feature: str, span: Span, reason: str = "") -> Diagnostic:
-    """E210: what the target has instead."""
+def missing_feature(
+    point: Point, feature: str, span: Span, reason: str = "", stages: Sequence[Stage] = ()
+) -> Diagnostic:
+    """E210: what the target has instead; of instructions, those that all of `stages` can be computed with."""
     declaration = point.target.declaration
-    instructions = sorted(f for f in point.target.has if f in point.rule.declarations.instructions)
-    others = sorted(set(point.target.has) - set(instructions))
-    notes = [f"it has the instructions {listed(instructions)}"]
-    if feature not in point.rule.declarations.instructions:
-        notes = [f"it has {listed(others) or 'no such engines'}"]
+    known = point.rule.declarations.instructions
+    others = sorted(set(point.target.has) - set(known))
+    instructions = sorted(f for f in point.target.has if f in known and _takes(point, f, stages))
+    notes = (f"it has the instructions {listed(instructions)}",)
+    if feature not in known:
+        notes = (f"it has {listed(others) or 'no such engines'}",)
+    unfit = next((s for s in stages if not _takes(point, feature, [s])), None)
     fitting = [name for name, t in point.rule.declarations.right_targets.items() if feature in t.has]
     help_ = (f"{feature} is there on {listed(fitting)}",) if fitting else ()
+    if unfit is not None:
+        notes = ()
+        write = f"write {' or '.join(instructions)}, or " if instructions else ""
+        help_ = (f"`{unfit.name}` is {a(unfit.kind)}, which no matrix instruction computes: {write}drop the line",)
     return Diagnostic("E210", f"{point.target.name} has no `{feature}`" + (f": {reason}" if reason else ""),
                       span,
                       label=f"not on {point.target.name}", observed=feature,
                       required="an instruction of the target" if instructions else None,
-                      labels=(Label(declaration.name.span, "the target"),), notes=tuple(notes), help=help_,
+                      labels=(Label(declaration.name.span, "the target"),), notes=notes, help=help_,
                       evidence=Evidence.PROVED)  # fmt: skip
+
+
+def _takes(point: Point, instruction: str, stages: Iterable[Stage]) -> bool:
+    """Whether every stage can be computed with the instruction: one for matrices takes products alone."""
+    resolved = point.rule.declarations.right_instructions.get(instruction)
+    if resolved is None or "A" not in resolved.operands:
+        return True
+    return all(stage.kind == "contract" for stage in stages)

@@ -25,7 +25,9 @@ def check_loops(point: Point, kernel: KernelAtPoint, left: Left) -> None:
 def _computation(point: Point, kernel: KernelAtPoint, line: n.Computation, name: n.Id, left: Left) -> None:
     instruction = line.instruction.text if line.instruction is not None else None
     if instruction is not None and instruction not in point.target.has:
-        point.report(missing_feature(point, instruction, line.instruction.span))
+        named = {other.text for other in line.stages}
+        computed = [s.stage for s in kernel.graph.stages if s.stage.name in named]
+        point.report(missing_feature(point, instruction, line.instruction.span, stages=computed))
         instruction = None
     stages = [s.stage for s in kernel.graph.stages if s.stage.name == name.text]
     if not stages:
