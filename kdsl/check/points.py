@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations, islice, product
 
 from attrs import define, evolve, field, frozen
@@ -12,11 +12,13 @@ from kdsl.check.evaluate import NotStatic, Undecided, decide
 from kdsl.check.findings import listed
 from kdsl.check.kernel_lines import KernelLines
 from kdsl.check.model import Kernel, Target, names_in
+from kdsl.check.narrowing import mended_without, narrowed, never_used, span_text
 from kdsl.check.operators import block
 from kdsl.check.rule_lines import RuleNames
 from kdsl.check.rules import form_setting, resolve_kernel
 from kdsl.check.sizes import Sizes
-from kdsl.source.diagnostic import Diagnostic, Evidence, Label
+from kdsl.source.diagnostic import Diagnostic, Evidence, Label, Severity
+from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
 
 MOST_POINTS = 4096
@@ -95,35 +97,57 @@ class PointFindings:
     found: dict[tuple, list[tuple[tuple, Diagnostic]]] = field(factory=dict)
     everywhere: set[tuple] = field(factory=set)
     missing: dict[tuple, tuple[Absent, set[tuple]]] = field(factory=dict)
+    unjudged: dict[tuple, set[tuple]] = field(factory=dict)  # points at which memory ran out before a promise's turn
+    default: tuple | None = None  # the point of the default values
 
     def key(self, point: Point) -> tuple:
         return (point.target.name, *point.choices.items())
 
     def visit(self, point: Point) -> None:
         self.total.add(self.key(point))
+        self.default = self.default or self.key(point)
 
     def miss(self, point: Point, absent: Absent) -> None:
         span = absent.name.span
         key = (absent.kernel, span.path, span.first)
         self.missing.setdefault(key, (absent, set()))[1].add(self.key(point))
 
+    @staticmethod
+    def cause(code: str, span: Span, subject: str = "") -> tuple:
+        return (code, span.path, span.first, span.last, subject)
+
+    def leave_open(self, point: Point, code: str, span: Span) -> None:
+        """Nothing is said of the promise at the point, for the memory that it speaks of is over its budget there."""
+        self.unjudged.setdefault(self.cause(code, span), set()).add(self.key(point))
+
     def add(self, point: Point, diagnostic: Diagnostic, everywhere: bool, subject: str) -> None:
         """With `everywhere`, only a finding if it is made at every point."""
-        span = diagnostic.span
-        cause = (diagnostic.code, span.path, span.first, span.last, subject)
+        cause = self.cause(diagnostic.code, diagnostic.span, subject)
         self.found.setdefault(cause, []).append((self.key(point), diagnostic))
         if everywhere:
             self.everywhere.add(cause)
 
     def merged(self) -> Iterator[Diagnostic]:
+        """One finding a cause. What fails at some points only says which values of a choice mend all of that."""
+        failed = {cause: {key for key, _ in entries} for cause, entries in self.found.items()}
+        partly = {
+            cause: keys for cause, keys in failed.items()
+            if keys != self.total and cause not in self.everywhere
+            and self.found[cause][0][1].severity is Severity.ERROR
+        }  # fmt: skip
+        union = set().union(*partly.values())
         for cause, entries in self.found.items():
-            failing = {key for key, _ in entries}
+            failing = failed[cause]
             if cause in self.everywhere and failing != self.total:
                 continue
             first = entries[0][1]
-            note = self.where(failing)
-            never = () if any("can never be used" in text for text in first.help) else self.never_used(failing)
-            yield evolve(first, notes=(*first.notes, note) if note else first.notes, help=(*first.help, *never))
+            note = self.where(failing, self.unjudged.get(cause, set()))
+            never = tuple(never_used(self.names, self.total, failing))
+            more = () if any("can never be used" in text for text in first.help) else never
+            if cause in partly and not (failing == union and mended_without(self.names, self.total, union)):
+                fewer = narrowed(self.names, self.total, union, self.default)
+                more = (fewer,) if fewer else more
+            yield evolve(first, notes=(*first.notes, note) if note else first.notes, help=(*first.help, *more))
         yield from self.never_there()
 
     def never_there(self) -> Iterator[Diagnostic]:
@@ -142,8 +166,8 @@ class PointFindings:
                              labels=(*again, *first.labels), evidence=Evidence.PROVED,
                              help=("drop what is not there, or change the form or the parts",))  # fmt: skip
 
-    def where(self, failing: set[tuple]) -> str:
-        """`at choose chunk = 32, width = 8; 3 of 4 points hold`."""
+    def where(self, failing: set[tuple], unjudged: set[tuple]) -> str:
+        """`at choose chunk = 32, width = 8; 3 of 4 points hold`, of those that fit in memory."""
         if failing == self.total or not failing:
             return ""
         targets = list(dict.fromkeys(key[0] for key in self.total if any(key[0] == f[0] for f in failing)))
@@ -151,21 +175,12 @@ class PointFindings:
         on = f" on {', '.join(sorted(targets))}" if len(targets) < len(every) else ""
         bad = {key[1:] for key in failing}
         points = {key[1:] for key in self.total}
-        counted = f"; {len(points) - len(bad)} of {len(points)} points hold" if len(points) > 1 else ""
+        judged = points - {key[1:] for key in unjudged}
+        those = "points" if judged == points else "points that fit in memory"
+        counted = f"; {len(judged - bad)} of {len(judged)} {those} hold" if len(points) > 1 else ""
         if bad == points:
             return f"at every choose point{on}" if len(points) > 1 else f"only{on}"
         return f"at choose {self.shortest(bad, points)}{on}{counted}"
-
-    def never_used(self, failing: set[tuple]) -> Iterator[str]:
-        """Values of a choice that fail whatever the others are, while some value of it does not."""
-        if failing == self.total:
-            return
-        for position, name in enumerate(self.names, 1):
-            fine = {key[position][1] for key in self.total - failing}
-            bad = {key[position][1] for key in failing} - fine
-            if bad:
-                those = "it" if len(bad) == 1 else "them"
-                yield f"{name} = {span_text(bad)} can never be used: take {those} out of `choose`"
 
     def shortest(self, bad: set[tuple], points: set[tuple]) -> str:
         """The fewest choices that tell the failing points from the others; else the points themselves."""
@@ -199,21 +214,6 @@ class PointFindings:
         shown = sorted(bad, key=str)[:MOST_GROUPS]
         text = " or ".join(", ".join(f"{name} = {value}" for name, value in point) for point in shown)
         return text + (f" and {len(bad) - MOST_GROUPS} more" if len(bad) > MOST_GROUPS else "")
-
-
-def span_text(values: Iterable[object]) -> str:
-    """`16`, `16 or 32`, `2..9`, `2..9 or 16`: values of a choice, runs of numbers by their ends."""
-    every = set(values)
-    if not all(isinstance(value, int) for value in every):
-        return " or ".join(sorted(map(str, every)))
-    runs: list[list[int]] = []
-    for value in sorted(every):
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    texts = [f"{run[0]}..{run[-1]}" if len(run) > 2 else " or ".join(map(str, run)) for run in runs]
-    return " or ".join(texts)
 
 
 def choice_points(rule: RuleNames) -> Iterator[dict[str, object]]:

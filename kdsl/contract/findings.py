@@ -101,20 +101,29 @@ def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool
             required=f"at most {limit} bytes",
             evidence=Evidence.PROVED,
             notes=tuple(notes),
-            help=(_smaller(use, use.bytes - limit), *_grid_help(point, kernel, use)),
+            help=(_smaller(use, use.bytes - limit, _ring_choice(kernel)), *_grid_help(point, kernel, use)),
         ),
         subject=use.memory,
     )
     return True
 
 
-def _smaller(use: MemoryUse, over: int) -> str:
+def _ring_choice(kernel: KernelAtPoint) -> str:
+    """The choice that says how many slots rings have, where it is one and the same."""
+    depths = {x.value.text if isinstance(x.value, n.Name) else "" for line in kernel.nodes("place")
+              for x in line.attributes if x.kind == "ring"}  # fmt: skip
+    return depths.pop() if len(depths) == 1 else ""
+
+
+def _smaller(use: MemoryUse, over: int, choice: str) -> str:
     rings = [b for b in use.buffers if b.slots > 1]
     slot = sum(b.bytes // b.slots for b in rings)
     depth = min((b.slots for b in rings), default=0) - ceildiv(over, max(slot, 1))
     if rings and depth >= 1:
         saved = sum(b.bytes // b.slots * (b.slots - depth) for b in rings)
         which = listed([b.tensor for b in rings], 6)
+        if choice:
+            return f"{over} bytes are over: `{choice}`, the ring of {which}, must be at most {depth} there"
         return f"{over} bytes are over: `ring {depth}` on {which} saves {saved}"
     needed, held = [], 0
     for buffer in use.buffers:
@@ -211,8 +220,11 @@ def _promises(
                 point.report(Diagnostic("E115", str(problem), problem.node.span, label="no value here",
                                         help=("a promise without a value holds for no kernel",)))  # fmt: skip
                 continue
+            if broken & set(names_in(claim.predicate)):
+                point.findings.leave_open(point, "E501", claim.predicate.span)
+                continue
             verdict = decide_claim(claim, facts, env, kernels, kernel)
-            if verdict.status is not Status.FAILS or broken & set(names_in(claim.predicate)):
+            if verdict.status is not Status.FAILS:
                 continue
             notes = []
             if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):

@@ -62,7 +62,19 @@ def test_s01_shared_memory_over_budget():
 def test_s01_the_points_that_fail_are_named():
     found = only(WIDE.replace("D == 20480", "D == 10240"))
     assert found.notes == ("z 81920 (2 slots), w 40960", "at choose depth = 2; 1 of 2 points hold")
-    assert found.help[0] == "21504 bytes are over: `ring 1` on z saves 40960"
+    assert found.help[0] == "21504 bytes are over: `depth`, the ring of z, must be at most 1 there"
+
+
+def test_s01_one_help_mends_what_fails_at_some_points_on_two_lines():
+    """Too much memory at depth 4, a broken promise at depth 3: `choose` as the help writes it is right."""
+    text = WIDE.replace("D == 20480", "D == 5120").replace("in 1..2 default 1", "in 1..4 default 4")
+    text = text.rstrip().removesuffix("}") + "  ensure { shared_bytes <= 80000 bytes }\n}\n"
+    over, broken = check_source(text, "rule.kds")
+    assert (over.code, broken.code) == ("E302", "E501")
+    help_ = "write `depth in [1, 2] default 1`: all 2 points that are left hold"
+    assert help_ in over.help and help_ in broken.help
+    assert broken.notes == ("at choose depth = 3; 2 of 3 points that fit in memory hold",)
+    assert check_source(text.replace("in 1..4 default 4", "in [1, 2] default 1"), "rule.kds") == ()
 
 
 def test_s02_tile_of_48():

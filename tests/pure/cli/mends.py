@@ -65,7 +65,7 @@ MENDS: dict[str, tuple[tuple[str, str], ...]] = {
     "request_in_ensure": (("    K % 16 == 0\n", ""), ("  require {\n", "  require {\n    K % 16 == 0\n")),
     "rounding_not_offered": (("bf16 in stack", "f32 in stack"),),
     "same_name_twice": (("}\n\nrule mine ", "}\n\nrule other "),),
-    "shared_over_budget": (("depth in 2..20", "depth in 2..8"),),
+    "shared_over_budget": (("depth in 2..20", "depth in 2..9"),),
     "size_where_a_number_must_stand": (("e by V", "e by width"),),
     "slashes_comment": (("//", "#"),),
     "stage_misspelt": (("read_keys", "read_key"),),
