@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kdsl.syntax.findings import Findings
 from kdsl.syntax.here import Here, Repair, declarations, made, sections
+from kdsl.syntax.homes import home
 from kdsl.syntax.tables import tables
 from kdsl.syntax.words import enumerate_words, literal_texts, meant
 
@@ -101,11 +102,16 @@ def misplaced(here: Here, findings: Findings):
     allowed = sorted(text for text, places in sections().items() if here.keyword in places)
     owner = here.block
     help = [f"`{token.text}` belongs in {_articles(homes)}"]
+    labels = ()
+    if here.keyword == "rule" and "kernel" in homes:
+        text, other = home(here)
+        help += [text] if text else []
+        labels = ((other.start, other.stop, "settled here"),) if other is not None else ()
     if allowed:
         help.append(f"in {owner} may stand: {', '.join(allowed)}")
     findings.report(
         "E009", (token.start, token.stop), f"`{token.text}` cannot stand in {owner}", label="wrong place",
-        help=tuple(help),
+        labels=labels, help=tuple(help),
     )  # fmt: skip
     return True
 

@@ -106,6 +106,23 @@ def test_a_memory_is_named_as_the_target_has_it(targets, right):
     assert diagnostic.edits[0].replacement == right
 
 
+@pytest.mark.parametrize(("line", "advice"), [
+    ("place { s : f32 in stack }", "kernel `k` has `s` in its own `place`: remove this one"),
+    ("place { s, t : f32 in stack }", "kernel `k` has `s` in its own `place`: move in what it has not"),
+    ("place { t : f32 in stack }", "move it into kernel `k`"),
+    ("compute { s : fma.f32 }", "move it into kernel `k`"),
+])  # fmt: skip
+def test_a_section_of_a_kernel_is_sent_to_the_kernel(line, advice):
+    kernel = "kernel k computes step { place { r, s : f32 in stack } }"
+    text = f"rule r schedules kda.decode on cpu {{\n  {line}\n  {kernel}\n}}\n"
+    (diagnostic,) = parse_source(SourceFile("t.kds", text)).diagnostics
+    assert diagnostic.code == "E009" and advice in diagnostic.help
+    assert [label.span.line for label in diagnostic.labels] == ([3] if "own" in advice else [])
+    two = text.replace(kernel, f"{kernel}\n  {kernel}")
+    (diagnostic,) = parse_source(SourceFile("t.kds", two)).diagnostics
+    assert not any("kernel `k`" in line for line in diagnostic.help)
+
+
 @pytest.mark.parametrize(("line", "code", "message", "help"), MISTAKES, ids=[m[0] for m in MISTAKES])
 def test_safe_edits_mend(line, code, message, help):
     """Whoever takes a safe edit is rid of the finding."""
