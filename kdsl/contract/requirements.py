@@ -71,28 +71,42 @@ def _fields(target) -> dict[str, object]:
 
 
 def _unsatisfiable(rule: RuleNames, claims: list[n.Claim], env: Mapping[str, object], on: str) -> None:
-    """The fewest clauses that no call meets together."""
-    needed = list(claims)
-    for claim in claims:
-        rest = [c for c in needed if c is not claim]
-        if _outcome(rule, rest, env).refuted:
+    """The fewest conditions that no call meets together: of a clause, what `and` joins is one each."""
+    needed = [part for claim in claims for part in conjuncts(claim.predicate)]
+    for part in tuple(needed):
+        rest = [x for x in needed if x is not part]
+        if search(rule.operator, [Condition(x) for x in rest], env).refuted:
             needed = rest
     if not needed:
         return
-    last = needed[-1]
-    together = " together with " + listed(f"`{clause_text(c)}`" for c in needed[:-1]) if needed[:-1] else ""
+    *others, last = needed
+    together = " together with " + listed(f"`{_written(x)}`" for x in others) if others else ""
+    ranges = () if others else _ranges(rule, last)
     rule.findings.add(Diagnostic(
-        "E503", f"no call of {rule.operator.name} meets `{clause_text(last)}`{together}{on}",
-        last.predicate.span,
-        label="never true", labels=tuple(Label(c.predicate.span, "with this") for c in needed[:-1])
-        or _ranges(rule, last),
-        evidence=Evidence.PROVED,
-        help=("a rule that claims nothing can be removed; or widen the clause",)))  # fmt: skip
+        "E503", f"no call of {rule.operator.name} meets `{_written(last)}`{together}{on}", last.span,
+        label="never true", labels=tuple(Label(x.span, "with this") for x in others)
+        or tuple(Label(rule.names.values[x].span, f"`{x}` is declared here") for x in ranges),
+        evidence=Evidence.PROVED, notes=tuple(_range_text(rule, x) for x in ranges if _range_text(rule, x)),
+        help=("a rule that claims nothing can be removed; or widen the condition",)))  # fmt: skip
 
 
-def _ranges(rule: RuleNames, claim: n.Claim) -> tuple[Label, ...]:
-    names = [x for x in names_in(strip(claim.predicate)) if x in rule.names.values]
-    return tuple(Label(rule.names.values[x].span, f"`{x}` is declared here") for x in names[:2])
+def _written(node: n.Node) -> str:
+    return " ".join(node.span.text.split())
+
+
+def _ranges(rule: RuleNames, predicate: n.Node) -> list[str]:
+    """The names of the call that the condition speaks of, two at most."""
+    return [x for x in names_in(strip(predicate)) if x in rule.names.values][:2]
+
+
+def _range_text(rule: RuleNames, name: str) -> str:
+    """`K is 16..256`, of a size that the operator bounds."""
+    size = rule.operator.sizes.get(name)
+    if size is None or (size.low is None and size.high is None):
+        return ""
+    if size.high is None:
+        return f"{name} is at least {size.low}"
+    return f"{name} is {size.low}..{size.high}" if size.low is not None else f"{name} is at most {size.high}"
 
 
 def _undecided(rule: RuleNames, claims: list[n.Claim], on: str) -> None:
