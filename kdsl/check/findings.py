@@ -78,6 +78,18 @@ def unknown_name(kind: str, name: str, span: Span, candidates: Iterable[str], wh
     )
 
 
+def unknown_target(name: str, span: Span, targets: Iterable[str]) -> Diagnostic:
+    """E101 of a target: all that there are, for a family (`gpu`) is not the misspelt name of another one."""
+    from difflib import SequenceMatcher  # only on the way to a finding
+
+    targets = list(targets)
+    found = unknown_name("target", name, span, targets)
+    near = closest(name, targets)
+    if near is None or SequenceMatcher(None, name.lower(), near.lower()).ratio() < 0.75:
+        found = found.with_(help=(), edits=())
+    return found.with_(notes=(f"the targets are {listed(targets, 12)}",))
+
+
 def wrong_place(kind: str, name: str, span: Span, reason: str, help_: str | None = None) -> Diagnostic:
     """E107: `name` is known, and cannot stand here."""
     return Diagnostic("E107", f"`{name}` cannot be used as {a(kind)} here: {reason}", span,

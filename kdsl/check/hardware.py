@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kdsl.check.domains import MOST_VALUES
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
-from kdsl.check.findings import Findings, duplicate, listed, recursion, unknown_name
+from kdsl.check.findings import Findings, duplicate, listed, recursion, unknown_name, unknown_target
 from kdsl.check.fragments import lane_maps
 from kdsl.check.infer import expect_int
 from kdsl.check.model import DTYPE_BYTES, Instruction
@@ -28,7 +28,7 @@ MAPS = ("lane", "slot", "column", "swizzle")
 def check_target(declaration: n.Target, declarations: Mapping[str, n.Target], findings: Findings) -> None:
     base = declaration.extends
     if base is not None and base.text not in declarations:
-        findings.add(unknown_name("target", base.text, base.span, declarations))
+        findings.add(unknown_target(base.text, base.span, declarations))
         return
     if extends_circle(declaration, declarations, findings):
         return

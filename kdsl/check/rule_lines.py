@@ -7,7 +7,16 @@ from attrs import define, evolve, field
 from kdsl.check.blueprint import Blueprint, blueprint
 from kdsl.check.declarations import Declarations
 from kdsl.check.domains import known_domain
-from kdsl.check.findings import Findings, closest, duplicate, listed, unknown_name, wrong_arity, wrong_place
+from kdsl.check.findings import (
+    Findings,
+    closest,
+    duplicate,
+    listed,
+    unknown_name,
+    unknown_target,
+    wrong_arity,
+    wrong_place,
+)
 from kdsl.check.infer import expect_bool, expect_int
 from kdsl.check.model import DTYPE_BYTES, Operator, Port, Target, names_in, walk
 from kdsl.check.operator_names import OperatorNames
@@ -104,7 +113,7 @@ def _targets(declaration: n.Rule, declarations: Declarations, findings: Findings
         if name.text in seen:
             findings.add(duplicate("target", name.text, name.span, seen[name.text]))
         elif name.text not in declarations.targets:
-            findings.add(unknown_name("target", name.text, name.span, declarations.targets))
+            findings.add(unknown_target(name.text, name.span, declarations.targets))
         elif name.text in declarations.right_targets:
             found.append(declarations.right_targets[name.text])
         seen.setdefault(name.text, name.span)
