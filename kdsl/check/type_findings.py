@@ -38,10 +38,12 @@ def unit_mismatch(message: str, expr: n.Expr, found: Type, needed: t.Unit | None
                       edits=edits)  # fmt: skip
 
 REMEDIES = (  # what to write instead of a name that has no value there, by why it has none
-    ("of the call, and", "write a number, a choice or a parameter; only `require` speaks of the call"),
+    ("of the call, and", "write a number{choices}; only `require` speaks of the call"),
     ("it is an index", "write the size that it runs over"),
     ("`given(", "ask whether it is there: `given(NAME)`"),
-    ("a fact about the kernel", "move the line to `ensure`, or to `measure` if it needs a GPU"),
+    ("which `ensure` or `measure` may", "move the line to `ensure`, or to `measure` if a GPU has to measure it"),
+    ("which `ensure` may", "move the line to `ensure`"),
+    ("which `measure` may", "move the line to `measure`"),
 )
 
 
@@ -49,7 +51,10 @@ def missing_name(name: str, span, scope: Scope) -> Diagnostic:
     """Why a plain name has no value here."""
     if name in scope.absent:
         reason = scope.absent[name]
-        return wrong_place("value", name, span, reason, next((help for part, help in REMEDIES if part in reason), None))
+        remedy = next((help for part, help in REMEDIES if part in reason), None)
+        if remedy is not None:
+            remedy = remedy.replace("{choices}", _settled(scope))
+        return wrong_place("value", name, span, reason, remedy)
     if name in scope.tensors:
         symbol = scope.tensors[name]
         example = f"{name}[{', '.join('...' for _ in range(symbol.rank))}]"
@@ -74,6 +79,14 @@ def missing_name(name: str, span, scope: Scope) -> Diagnostic:
     if dot and tail in ("dtype", "type") or name in DTYPE_BYTES:
         return found.with_(help=("a dtype is asked with a line of its own: `q, k : bf16, f16`",), notes=(), edits=())
     return found
+
+
+def _settled(scope: Scope) -> str:
+    """What may stand for a number before any call: the choices of the rule, the parameters of the operator."""
+    kinds = (("choice", "a choice of this rule"), ("parameter", "a parameter of the operator"))
+    names = {key: symbol for key, symbol in scope.names.items() if scope.where != f"`{key}`"}  # not the one being set
+    named = [(what, [key for key, symbol in names.items() if symbol.kind == kind]) for kind, what in kinds]
+    return "".join(f" or {what} ({listed(f'`{key}`' for key in keys)})" for what, keys in named if keys)
 
 
 def option_value(side: n.Expr, other: n.Expr, scope: Scope) -> Diagnostic | None:

@@ -29,7 +29,8 @@ class Claims:
 
 def fact_names() -> dict[str, str]:
     """Why a predicate has no value in `require`."""
-    return {name: "it is a fact about the kernel, which `ensure` or `measure` may claim" for name in TABLE}
+    return {name: f"it is a fact about the kernel, which {' or '.join(f'`{x}`' for x in entry.where)} may claim"
+            for name, entry in TABLE.items()}  # fmt: skip
 
 
 def check_claims(rule: RuleNames, kernels: list[KernelLines]) -> Claims:
@@ -80,7 +81,7 @@ class _Claim:
             expr = keyed(predicate, mentions)
             before = len(self.rule.findings)
             for spoken in mentions:
-                self.spoken(spoken)
+                self.spoken(spoken, predicate)
             claims = [m for m in mentions if not TABLE[m.name.text].operand]
             expect_bool(expr, self.scope(mentions), self.rule.findings)
             if not claims and len(self.rule.findings) == before:
@@ -107,10 +108,10 @@ class _Claim:
         return evolve(scope, names={**known, **scope.names, **sizes, **names})
 
     # ---- predicates ----
-    def spoken(self, spoken: Mention) -> None:
+    def spoken(self, spoken: Mention, predicate: n.Node) -> None:
         entry = TABLE[spoken.name.text]
         if self.where not in entry.where:
-            self.misplaced(spoken, entry)
+            self.misplaced(spoken, entry, predicate)
         if entry.name == "error":
             self.add(Diagnostic("E110", "`error` is compared with an acceptance", spoken.node.span,
                                 observed="a number", required="`error within ...`",
@@ -127,12 +128,17 @@ class _Claim:
             self.argument(entry.name, kind, argument)
         self.level(spoken, entry)
 
-    def misplaced(self, spoken: Mention, entry) -> None:
+    def misplaced(self, spoken: Mention, entry, predicate: n.Node) -> None:
+        right = entry.where[0]
+        text = " ".join(predicate.span.text.split())
+        move = f"write `{right} {{ {text} }}` after `{self.where}`, in the rule"
+        if any(isinstance(item, n.Block) and item.kind == right for item in self.rule.declaration.items):
+            move = f"move the line to `{right}`"
         who = "needs a GPU" if entry.decided == "gpu" else "is decided without a GPU"
         self.add(Diagnostic(
             "E114", f"`{entry.name}` {who} and cannot stand in `{self.where}`", spoken.node.span,
             label=f"not in `{self.where}`", observed=self.where, required=" or ".join(entry.where),
-            help=(f"move the line to `{entry.where[0]}`",)))  # fmt: skip
+            help=(move,)))  # fmt: skip
 
     def argument(self, predicate: str, kind: str, argument: n.Expr) -> None:
         if not isinstance(argument, n.Name):
