@@ -223,16 +223,23 @@ def missing_sign(here: Here, findings: Findings):
     return None
 
 
+NUMBERED = {"by": 8, "pad": 8, "ring": 2, "swizzle": 64, "blocks": 2}  # words that a number of the schedule follows
+
+
 def early_end(here: Here, findings: Findings):
     """A line that ends before its item is complete."""
     token, previous = here.token, here.previous
     if token.kinds[0] not in (LINE, "RBRACE") or previous is None or here.position <= here.item:
         return None
     expected = describe(here.expected)
+    help = "a line goes on after a comma, after an operator and inside ( ) and [ ]"
+    if previous.text in NUMBERED and "NUMBER" in here.expected:
+        expected = "a number or the name of a choice"
+        help = f"write it after `{previous.text}`: `{previous.text} {NUMBERED[previous.text]}`"
     findings.report(
         "E020", (previous.stop, previous.stop),
         f"the line ends too early: {expected} must follow `{previous.text}`",
         label=f"expected {expected}",
-        help="a line goes on after a comma, after an operator and inside ( ) and [ ]",
+        help=help,
     )  # fmt: skip
     return True
