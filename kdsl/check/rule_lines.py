@@ -167,9 +167,14 @@ def _default(rule: RuleNames, line: n.Option, name: n.Id, values: tuple) -> obje
         "E142", f"the default of `{name.text}` is none of its values", default.span,
         observed=default.span.text,
         required=listed(values), labels=(Label(line.values.span, "its values"),),
-        help=(f"did you mean `{near}`?",) if near else ("add it to the values or take another",),
+        help=(f"did you mean `{near}`?",) if near else (f"write {_defaults(values)}",),
         edits=(Edit(default.span, near, f"replace by `{near}`"),) if near else ()))  # fmt: skip
     return values[0]
+
+
+def _defaults(values: tuple) -> str:
+    """`default 8` or `default 16`: the values of a choice as its default, the first of many."""
+    return " or ".join(f"`default {value}`" for value in values[:4])
 
 
 # ---- requirements ------------------------------------------------------------------------------------------
@@ -241,7 +246,7 @@ def _form(rule: RuleNames) -> None:
         if name in rule.operator.options:
             rule.findings.add(wrong_place("form", name, line.name.span,
                                           "it is an option, which the call sets",
-                                       f"say what the rule takes in `require`: `{name} is ...`"))  # fmt: skip
+                                          _asked(rule, name, line.value)))  # fmt: skip
         elif name in rule.operator.parameters:
             expect_int(line.value, rule.static_scope(f"`{name}`"), rule.findings, f"parameter `{name}`")
         elif name in rule.operator.forms:
@@ -269,6 +274,18 @@ def _form(rule: RuleNames) -> None:
             where,
             label="not set here", observed=listed(seen) or "nothing set", required=listed(settable),
             help=tuple(f"add {_example(rule, m)}" for m in missing[:3])))  # fmt: skip
+
+
+def _asked(rule: RuleNames, name: str, value: n.Expr) -> str:
+    """How a requirement says what `name = value` was to say in `form`."""
+    option = rule.operator.options[name]
+    text = " ".join(value.span.text.split())
+    if option.kind == "scalar":
+        return f"remove the line and write `{name} == {text}` in `require`"
+    known = [str(x).lower() for x in option.values] or ["true", "false"]
+    if text not in known:
+        return f"remove the line and say what the rule takes in `require`, as in `{name} is {known[0]}`"
+    return f"remove the line and write `{name} is {text}` in `require`"
 
 
 def _guess(rule: RuleNames, name: str, span: Span) -> None:
