@@ -118,13 +118,28 @@ def _pair(first: RuleNames, second: RuleNames, shared, findings: Findings) -> bo
         name, other = second.declaration.name, first.declaration.name
         findings.add(Diagnostic(
             "E502", f"rules `{other.text}` and `{name.text}` both claim calls of {first.operator.name} on "
-                    f"{target.name}",
+                    f"{target.name}, and schedule them differently",
             name.span, label="claims it", labels=(Label(other.span, "claims it too"),),
             observed="2 rules claim a call",
             required="1", evidence=Evidence.PROVED, notes=(f"for example {call_text(first.operator, call)}",),
-            help=("add a clause to `require` of one of them that the other one excludes",)))  # fmt: skip
+            help=("add a clause to `require` of one of them that the other one excludes"
+                  + _clauses(first, second, call, env),)))  # fmt: skip
         return True
     return False
+
+
+def _clauses(first: RuleNames, second: RuleNames, call: Mapping[str, object], env: Mapping[str, object]) -> str:
+    """Two such clauses about a size that the rules speak of: the call goes to one rule, and the other keeps calls."""
+    spoken = {x for rule in (first, second) for c in rule.require for x in names_in(c.predicate)}
+    for size in (x for x in first.operator.sizes if x in spoken and isinstance(call.get(x), int)):
+        for taker, keeper in ((first, second), (second, first)):
+            span = taker.declaration.name.span
+            equal = n.Comparison(span, "==", n.Name(span, size), n.Number(span, str(call[size])))
+            rest = [*(Condition(c.predicate) for c in keeper.require), Condition(equal, False)]
+            if search(first.operator, rest, {**env, **keeper.defaults}).call is not None:
+                return (f", as `{size} == {call[size]}` in `{taker.declaration.name.text}` and "
+                        f"`{size} != {call[size]}` in `{keeper.declaration.name.text}`")  # fmt: skip
+    return ""
 
 
 def common_call(

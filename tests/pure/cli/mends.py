@@ -76,7 +76,8 @@ MENDS: dict[str, tuple[tuple[str, str], ...]] = {
     "trailing_comma": (("b,     :", "b     :"),),
     "two_items_on_a_line": (("default 8 wide", "default 8; wide"), ("; wide in [1, 2]", "")),
     "two_rules_for_one_call": (
-        ("q, k, v : bf16, f16, f32\n", "q, k, v : bf16\n"), ("q, k, v : bf16, f16, f32\n", "q, k, v : f16, f32\n"),
+        ("  require {\n", "  require {\n    K == 128\n"),
+        ("  require {\n    q, k", "  require {\n    K != 128\n    q, k"),
     ),
     "unclosed_brace": (("by width\n    }\n", "by width\n    }\n  }\n"),),
     "unclosed_doc_string": (("head.\n", 'head."""\n'),),
