@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdsl.check.findings import closest, listed
+from attrs import evolve
+
+from kdsl.check.findings import Findings, closest, listed
 from kdsl.check.graph import strip
 from kdsl.check.kernel_lines import AXES
 from kdsl.check.model import names_in
@@ -63,10 +65,7 @@ def _fits(point: Point, part: str, tactic: n.Tactic) -> bool:
     parameters = {p.text for p in tactic.parameters}
     if not parameters or not parameters <= set(rule.choices) or tactic.name.text in rule.declarations.broken_tactics:
         return False
-    before = set(rule.used)
-    items = expanded(rule, tactic.items)
-    rule.used.clear()
-    rule.used.update(before)
+    items = expanded(evolve(rule, findings=Findings(), used=set()), tactic.items)
     made = [s.stage for s in point.graph.stages if s.stage.part == part]
     stages = {stage.name for stage in made}
     tensors = {stage.tensor for stage in made} | {read.tensor for stage in made for read in stage.reads}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kdsl.check.alternatives import lost_names
 from kdsl.check.blueprint import holds
 from kdsl.check.evaluate import NotStatic, Undecided, ceildiv, evaluate
 from kdsl.check.findings import listed, warning
@@ -292,10 +293,10 @@ def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, ob
         x for x in names_in(case.requires.predicate) if x in values and speaks(point.rule.operator, x, values)
     ]
     found = ", ".join(f"{x} = {quantity(values[x])}" for x in used)
-    others = [c for c in point.rule.operator.forms[name] if c != case.name.text]
+    others = _other_forms(point, name, case)
     message = f": {case.requires.message.value}" if case.requires.message is not None else ""
     text = clause_text(case.requires)
-    remedy = f"add `{text}` to `require`" + (f", or take another form: {listed(others)}" if others else "")
+    remedy = f"add `{text}` to `require`" + "".join(f", or {other}" for other in others)
     point.report(Diagnostic(
         "E140", f"form `{name} = {case.name.text}` requires `{text}`, and the rule also takes "
                 f"{found}{message}", span,
@@ -303,3 +304,20 @@ def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, ob
         required=text,
         evidence=Evidence.PROVED, notes=(f"for example the call {call_text(point.rule.operator, call)}",),
         help=(remedy,)))  # fmt: skip
+
+
+def _other_forms(point: Point, name: str, chosen: n.FormCase) -> list[str]:
+    """The alternatives whose own requirements the rule meets, each with what the kernels then no longer make."""
+    cases = [case for e in point.graph.eithers if e.node.name.text == name for case in e.node.cases]
+    found = []
+    for case in cases:
+        if case.name.text == chosen.name.text:
+            continue
+        if case.requires is not None:
+            asked = [*(Condition(c.predicate) for c in point.rule.require), Condition(case.requires.predicate, False)]
+            if not search(point.rule.operator, asked, point.env).refuted:
+                continue
+        lost = lost_names(point.rule, {**point.form, name: case.name.text})
+        drop = f" and drop {listed(f'`{x}`' for x in lost)} from the kernels" if lost else ""
+        found.append(f"take `{name} = {case.name.text}`{drop}")
+    return found
