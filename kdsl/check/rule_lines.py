@@ -7,6 +7,7 @@ from attrs import define, evolve, field
 from kdsl.check.blueprint import Blueprint, blueprint
 from kdsl.check.declarations import Declarations
 from kdsl.check.domains import known_domain
+from kdsl.check.evaluate import NotStatic, Undecided
 from kdsl.check.findings import (
     Findings,
     closest,
@@ -21,7 +22,7 @@ from kdsl.check.infer import expect_bool, expect_int
 from kdsl.check.model import DTYPE_BYTES, Operator, Port, Target, names_in, walk
 from kdsl.check.operator_names import OperatorNames
 from kdsl.check.operators import block
-from kdsl.check.rules import substitute
+from kdsl.check.rules import form_setting, substitute
 from kdsl.check.scope import STATIC_FUNCTIONS, Scope, Symbol
 from kdsl.check.types import INT, of_value, option_type
 from kdsl.source.diagnostic import Diagnostic, Edit, Label
@@ -303,8 +304,24 @@ def _guess(rule: RuleNames, name: str, span: Span) -> None:
 
 
 def _example(rule: RuleNames, name: str) -> str:
-    values = rule.operator.forms.get(name) or (rule.operator.parameters[name].values or ("...",))
-    return " or ".join(f"`{name} = {value}`" for value in values[:4])
+    cases = rule.operator.forms.get(name)
+    fitting = _fitting(rule, name) if cases else ()
+    values = fitting or cases or rule.operator.parameters[name].values or ("...",)
+    text = " or ".join(f"`{name} = {value}`" for value in values[:4])
+    return text + (": the kernels fit it" if len(fitting) == 1 else "")
+
+
+def _fitting(rule: RuleNames, name: str) -> tuple[str, ...]:
+    """The alternatives of a form with which the operator makes all that the rule's kernels name; () if unknown."""
+    from kdsl.check.alternatives import lost_names  # builds on this module
+
+    if not any(isinstance(item, n.Kernel) for item in rule.declaration.items):
+        return ()
+    try:
+        form = {key: form_setting(value, rule.defaults) for key, value in rule.form.items()}
+    except (NotStatic, Undecided):
+        return ()
+    return tuple(case for case in rule.operator.forms[name] if not lost_names(rule, {**form, name: case}))
 
 
 def _alternative(rule: RuleNames, name: str, value: n.Expr) -> None:
