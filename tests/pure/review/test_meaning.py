@@ -46,11 +46,11 @@ def test_one_statement_of_one_name(lines):
 def test_a_requirement_dropped_and_a_promise_added(lines):
     text = RULE.replace("    spills == 0\n", "    spills == 0\n    occupancy >= 2\n")
     text = text.replace(
-        '    unit_stride(q, k, v, g)                     else "make the head dimension contiguous"\n', ""
+        '    unit_stride(q, k, v, g, o)                  else "make the head dimension contiguous"\n', ""
     )
     found = {(c.section, c.key): (c.old, c.new) for c in changes(lines(RULE), lines(text))}
     assert found[("ensure", "occupancy >= 2")] == (None, "")
-    assert found[("require", "unit_stride(q, k, v, g)")][1] is None and len(found) == 2
+    assert found[("require", "unit_stride(q, k, v, g, o)")][1] is None and len(found) == 2
 
 
 def test_tactics_are_read_in_their_place(lines):
