@@ -62,7 +62,7 @@ def arguments(text: str, opening: int) -> list[tuple[int, int]]:
 def product_stride(text: str) -> Iterator[Edits]:
     """The row stride that a product reads its operand with: without its pad, and with one more row piece."""
     for found in re.finditer(r"kdsl_mma_\w+(\()[^\n]*", text[body_start(text) :]):
-        start, end = arguments(text, body_start(text) + found.start(1))[3]
+        start, end = arguments(text, body_start(text) + found.start(1))[-1]
         stride = int(text[start:end])
         for other in (stride - 8, stride + 8):
             yield (Edit(start, end, f" {other}"),)

@@ -13,10 +13,15 @@ import pytest
 RIGHT = "target mine extends cpu {\n  stack_bytes_per_task = 1 MiB\n}\n"
 
 
+def interruptible() -> None:
+    """CTRL-C reaches the command even where whoever started the tests ignores it, as a shell's background jobs do."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Watching:
     def __init__(self, path):
         command = [sys.executable, "-u", "-m", "kdsl.cli.main", "watch", str(path)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=interruptible)
         self.lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
