@@ -100,16 +100,13 @@ def one_hot(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
     """A channel of the keys for each token: no term of a sum can be left out."""
     call = dict(chunk_call(np.random.default_rng([seed, 33]), {**sizes, "HV": 1}, (sizes["K"],), settings))
     rows = np.eye(sizes["K"])[None, :, None, :]
-    slow = gates(call, settings, SLOW)
-    return same(
-        "one-hot rows",
-        {
-            **call,
-            "k": stored(rows, call["k"].dtype),
-            "g": slow,
-            "q": stored(np.roll(rows, 1, 1), call["q"].dtype),
-        },
-    )
+    return with_rows(call, rows, settings)
+
+
+def with_rows(call: Mapping[str, Any], rows: np.ndarray, settings: Settings) -> Tried:
+    """These rows as keys, each a token later as a query, and decays that are slow."""
+    keys, queries = stored(rows, call["k"].dtype), stored(np.roll(rows, 1, 1), call["q"].dtype)
+    return same("one-hot rows", {**call, "k": keys, "q": queries, "g": gates(call, settings, SLOW)})
 
 
 def tiny_rows(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
@@ -194,16 +191,7 @@ def one_hot_token(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tr
     rows = {**sizes, "HV": 1, "N": sizes["K"] // 8, "T": 8}
     call = dict(decode_call(np.random.default_rng([seed, 27]), rows, settings))
     rows = np.eye(sizes["K"]).reshape(-1, 8, 1, sizes["K"])
-    slow = gates(call, settings, SLOW)
-    return same(
-        "one-hot rows",
-        {
-            **call,
-            "k": stored(rows, call["k"].dtype),
-            "g": slow,
-            "q": stored(np.roll(rows, 1, 1), call["q"].dtype),
-        },
-    )
+    return with_rows(call, rows, settings)
 
 
 def tiny_tokens(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:

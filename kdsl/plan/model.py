@@ -103,6 +103,16 @@ class PlannedStage:
         return self.stage.scan if self.stage is not None else None
 
     @property
+    def touched(self) -> tuple[str, ...]:
+        """Tensors that the stage itself writes and reads, under the names it knows them by; what it writes first."""
+        names = [self.tensor]
+        if self.source is not None:
+            names.append(self.source.tensor)
+        if self.stage is not None:
+            names += [self.renamed.get(read.tensor, read.tensor) for read in self.stage.reads]
+        return tuple(dict.fromkeys(names))
+
+    @property
     def row_block(self) -> str:
         """The block of one row of a scan."""
         return f"{self.name}_row"

@@ -22,17 +22,7 @@ def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
     elements = prod(loop.extent for loop in stage.loops)
     if stage.loops[-1].extent % PIECE or elements % (warps * LANES * PIECE):
         return False
-    return all(whole_pieces(tensors[name]) for name in used(stage) if name in tensors)
-
-
-def used(stage: PlannedStage) -> set[str]:
-    """Tensors that a stage reads or writes, under the names it knows them by."""
-    names = {stage.tensor}
-    if stage.source is not None:
-        names.add(stage.source.tensor)
-    if stage.stage is not None:
-        names |= {stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads}
-    return names
+    return all(whole_pieces(tensors[name]) for name in stage.touched if name in tensors)
 
 
 def whole_pieces(tensor: Tensor) -> bool:

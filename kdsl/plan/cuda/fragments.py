@@ -69,12 +69,7 @@ def _fragment(tensor: Tensor, kernel: Kernel, rows: str | None, maker: str | Non
 
 def on_fragments(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Fragment | None:
     """The fragment whose elements a stage that is no product works on, or None."""
-    names = [stage.tensor]
-    if stage.source is not None:
-        names.append(stage.source.tensor)
-    if stage.stage is not None:
-        names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
-    found = (tensors[name].fragment for name in names if name in tensors)
+    found = (tensors[name].fragment for name in stage.touched if name in tensors)
     return next((fragment for fragment in found if fragment is not None), None)
 
 

@@ -43,12 +43,8 @@ def with_private(tensors: Mapping[str, Tensor], kernel: Kernel) -> dict[str, Ten
 
 def owners(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[tuple[str, int], ...]:
     """The indices whose lanes own what a stage reads or writes in registers of a thread; at most one is right."""
-    names = [stage.tensor]
-    if stage.source is not None:
-        names.append(stage.source.tensor)
-    if stage.stage is not None:
-        names += [stage.renamed.get(read.tensor, read.tensor) for read in stage.stage.reads]
-    return tuple(dict.fromkeys(tensors[name].owner for name in names if name in tensors and tensors[name].owner))
+    found = [tensors[name].owner for name in stage.touched if name in tensors]
+    return tuple(dict.fromkeys(owner for owner in found if owner))
 
 
 def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
