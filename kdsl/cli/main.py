@@ -18,6 +18,7 @@ COMMANDS = {
     "diff": "two rules, revisions or bundles: lines of the rule, schedule, TIR, resources and instructions",
     "viz": "the schedule as a picture: stages, loops, where every tensor lives and how long",
     "validate": "decide what waits for a device: error, latency, profiler metrics of a bundle",
+    "bench": "times of the published cases on a device, judged first, beside a library",
     "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",

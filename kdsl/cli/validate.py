@@ -31,9 +31,9 @@ def validate(bundle, output, target, baseline, runs, seed):
     Exit status: 0 every clause is settled and holds, 1 one fails or is still pending, 2 wrong usage, 3 the device or a
     tool is missing.
     """
+    from kdsl.bench.device import NoDevice
     from kdsl.bundle.errors import BundleError
     from kdsl.bundle.load import read_bundle
-    from kdsl.review.bench import NoDevice
     from kdsl.review.settle import Effort
 
     if output is not None and output.exists():
@@ -58,7 +58,8 @@ def validate(bundle, output, target, baseline, runs, seed):
 
 def settle_all(bundle, target, effort, baseline):
     """Pending clauses of every variant that runs here. Raises NoDevice if none does."""
-    from kdsl.review.bench import NoDevice, bench
+    from kdsl.bench.device import NoDevice
+    from kdsl.review.bench import bench
     from kdsl.review.settle import settle
 
     found, missing = [], None

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from kdsl import kda
-from kdsl.bundle.load import Bundle
-from kdsl.bundle.manifest import Variant
-from kdsl.bundle.write import write_bundle
+from kdsl.bench.device import HOST_L2, NoDevice, torch_here
 from kdsl.runtime.targets import acceptable_targets, capability_target
 from kdsl.validate import bfloat16
 from kdsl.validate.latency import Clock, DeviceClock, HostClock
 
 DECODE_NAMES = {"use_qk_l2norm": "use_qk_l2norm_in_kernel", "beta_sigmoid": "use_beta_sigmoid_in_kernel"}
-
-
-@frozen
-class NoDevice(Exception):
-    """This machine cannot run the variant."""
-
-    target: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"validating {self.target} needs such a device: {self.reason}"
 
 
 @frozen(eq=False)
@@ -95,38 +78,12 @@ class Bench:
 
 def bench(target: str) -> Bench:
     """The device of this machine that runs the target's code. Raises NoDevice."""
-    try:
-        import torch
-    except ImportError:
-        raise NoDevice(target, "PyTorch is not installed; pip install 'kdsl[run]'") from None
+    torch = torch_here(target)
     if target == "cpu":
-        return Bench("this machine's CPU", torch.device("cpu"), torch, 32 << 20)
-    if not torch.cuda.is_available():
-        raise NoDevice(target, "PyTorch sees no GPU here")
+        return Bench("this machine's CPU", torch.device("cpu"), torch, HOST_L2)
     device = torch.device("cuda", torch.cuda.current_device())
     here = capability_target(*torch.cuda.get_device_capability(device))
     facts = torch.cuda.get_device_properties(device)
     if target not in acceptable_targets(here):
         raise NoDevice(target, f"the GPU here is {facts.name}, {here}")
     return Bench(facts.name, device, torch, getattr(facts, "L2_cache_size", 0) or 64 << 20)
-
-
-@contextmanager
-def alone(bundle: Bundle, variant: Variant) -> Iterator[None]:
-    """The variant as the only one that the public functions know; nothing is compiled meanwhile."""
-    kept = {name: os.environ.get(name) for name in (kda.COMPILE_VARIABLE, "KDSL_BUNDLES")}
-    with tempfile.TemporaryDirectory(prefix="kdsl-") as folder:
-        files = {name: bundle.file(name) for name in bundle.manifest.files if name.startswith(f"{variant.id}/")}
-        path = write_bundle(Path(folder) / "one.kdsb", evolve(bundle.manifest, variants=(variant,)), files)
-        os.environ[kda.COMPILE_VARIABLE] = "0"
-        os.environ.pop("KDSL_BUNDLES", None)
-        kda.forget_bundles()
-        kda.use_bundle(path)
-        try:
-            yield
-        finally:
-            kda.forget_bundles()
-            for name, value in kept.items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value

@@ -115,8 +115,9 @@ def rows_of(text: str):
 
 def run_once(path: str, variant: str) -> None:
     """What runs under the profiler: one call of the variant, the one whose latency is taken."""
+    from kdsl.bench.alone import alone
     from kdsl.bundle.load import read_bundle
-    from kdsl.review.bench import alone, bench
+    from kdsl.review.bench import bench
     from kdsl.review.timing import timed_call
 
     bundle = read_bundle(path)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from attrs import define, evolve, field, frozen
 
+from kdsl.bench.alone import alone
+from kdsl.bench.baselines import NoBaseline
 from kdsl.bundle.load import Bundle
 from kdsl.bundle.manifest import Variant
 from kdsl.bundle.manifest import Verdict as Recorded
@@ -20,8 +22,7 @@ from kdsl.contract.decide import decide_claim
 from kdsl.contract.predicates import keyed
 from kdsl.contract.verdict import Fact, Status
 from kdsl.emulate import calls
-from kdsl.review.baselines import NoBaseline
-from kdsl.review.bench import Bench, alone
+from kdsl.review.bench import Bench
 from kdsl.review.profiler import METRICS, profile
 from kdsl.review.timing import Stopwatch, baseline_fact, compulsory_bytes, timed_call
 from kdsl.runtime.errors import NoVariant

@@ -13,11 +13,10 @@ from xml.sax.saxutils import escape
 from attrs import frozen
 
 from kdsl.review.drawing import MEMORY, REGISTERS, SHARED, THREAD, Column, Drawing, Panel
+from kdsl.source.render.svg import BAND, FAINT, INK, LINE, MONO, PAPER, box, document, ring, text
 
 COLOURS = {REGISTERS: "#7048c8", SHARED: "#d97706", THREAD: "#2f8f4e", MEMORY: "#2563eb"}
 NAMES = {REGISTERS: "registers", SHARED: "shared memory", THREAD: "a thread's own", MEMORY: "memory"}
-SANS, MONO = "system-ui, -apple-system, Helvetica, Arial, sans-serif", "ui-monospace, Menlo, Consolas, monospace"
-INK, FAINT, LINE, PAPER, BAND = "#1f2328", "#59636e", "#d0d7de", "#ffffff", "#f6f8fa"
 ROW, COLUMN, MARGIN = 24, 26, 24
 STAGE, MAKES, LOOPS = 205, 205, 510
 LETTER = 6.7  # of the monospaced font at 11 pixels
@@ -36,12 +35,8 @@ def svg(drawing: Drawing) -> str:
         y = picture.bottom + 26
     legend = list(_legend(y))
     height = y + 26
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
-        text(MARGIN, 32, drawing.title, 19, weight=600), text(MARGIN, 54, drawing.subtitle, 12, FAINT),
-        *parts, *legend, "</svg>", "",
-    ])  # fmt: skip
+    titles = text(MARGIN, 32, drawing.title, 19, weight=600), text(MARGIN, 54, drawing.subtitle, 12, FAINT)
+    return document(width, height, [*titles, *parts, *legend])
 
 
 @frozen
@@ -131,23 +126,6 @@ def label(column: Column) -> str:
 def fitted(words: str, width: float) -> str:
     most = int(width / LETTER)
     return words if len(words) <= most else words[: most - 1] + "…"
-
-
-def text(
-    x, y, words: str, size: int, colour: str = INK, weight: int = 400, anchor: str = "start", font: str = SANS
-) -> str:
-    return (
-        f'<text x="{x}" y="{y}" font-family="{font}" font-size="{size}" font-weight="{weight}" fill="{colour}" '
-        f'text-anchor="{anchor}" xml:space="preserve">{escape(words)}</text>'
-    )
-
-
-def ring(x, y, colour: str) -> str:
-    return f'<circle cx="{x}" cy="{y}" r="3.6" fill="{PAPER}" stroke="{colour}" stroke-width="1.6"/>'
-
-
-def box(x, y, width, height, fill: str, stroke: str) -> str:
-    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{stroke}"/>'
 
 
 def _legend(y: int) -> Iterator[str]:

@@ -9,12 +9,13 @@ import numpy as np
 from attrs import define
 
 from kdsl import kda
+from kdsl.bench.alone import alone
+from kdsl.bench.baselines import NoBaseline, baseline_call
 from kdsl.bundle.load import Bundle
 from kdsl.bundle.manifest import Variant
 from kdsl.contract.verdict import Fact
 from kdsl.emulate import calls
-from kdsl.review.baselines import NoBaseline, baseline_call
-from kdsl.review.bench import Bench, alone
+from kdsl.review.bench import Bench
 from kdsl.source.diagnostic import Evidence
 from kdsl.validate.latency import rotation, time_calls
 

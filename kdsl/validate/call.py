@@ -80,6 +80,23 @@ def reference(call: Call) -> tuple[np.ndarray, np.ndarray]:
     return oracle.chunk_forward(**oracle_arguments(call))
 
 
+def decode_reference(call: Call) -> tuple[np.ndarray, np.ndarray]:
+    """The oracle's (o, pool after the call), float64, for a call of the decode form with `pool` among its arrays."""
+    arrays = ("q", "k", "v", "g", "beta", "pool", "ssm_state_indices", "num_accepted_tokens")
+    gate = gate_of(call)
+    parameters = ("A_log", "dt_bias", "lower_bound") if gate != "precomputed" else ()
+    return oracle.decode(
+        **{name: call.get(name) for name in (*arrays, *parameters)},
+        gate=gate,
+        scale=call.get("scale"),
+        slot_zero_is_real=call.get("slot_zero_is_real", True),
+        use_qk_l2norm=bool(call.get("use_qk_l2norm_in_kernel")),
+        beta_sigmoid=bool(call.get("use_beta_sigmoid_in_kernel")),
+        allow_neg_eigval=bool(call.get("allow_neg_eigval")),
+        state_v_first=state_v_first(call),
+    )
+
+
 def output_shapes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shapes of o and of final_state that `call` must give."""
     q, v = np.shape(call["q"]), np.shape(call["v"])

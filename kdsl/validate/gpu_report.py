@@ -97,12 +97,12 @@ def document(environment: Mapping[str, Any], checks: Sequence[Check], **more: An
 
 
 def table(checks: Sequence[Check], *, brief: bool = False) -> str:
-    """All checks by section, the error table, the times, what went wrong, and the verdict.
+    """All checks by section, the error table, the times, those of kernels, what went wrong, and the verdict.
 
     The brief form has one row of errors, the largest, for each section but that of recorded inputs.
     """
     errors = _largest_errors(checks) if brief else [check for check in checks if "o_rms" in check.numbers]
-    parts = [_summary(checks), _errors(errors), _times(checks), _troubles(checks)]
+    parts = [_summary(checks), _errors(errors), _times(checks), _kernels(checks), _troubles(checks)]
     counted = Counter(check.status for check in checks)
     total = ", ".join(f"{counted[status]} {status}" for status in STATUSES if counted[status])
     idle = _idle_bundles(checks)
@@ -188,6 +188,16 @@ def _times(checks: Sequence[Check]) -> str:
         lines.append([n["case"], check.bundle, n["kernel"], *figures, share, host, check.status])
     heads = ["times, us", "bundle", "kernel", "median", "p95", "floor", "of floor", "host", ""]
     return rows(heads, lines) if lines else ""
+
+
+def _kernels(checks: Sequence[Check]) -> str:
+    """Each kernel of the calls that a profiler saw; bytes are of its tensors and workspaces, each once."""
+    lines = [
+        [check.numbers["case"], check.bundle, one["kernel"], f"{one['median_us']:.1f}", f"{one['p95_us']:.1f}",
+         f"{one['bytes'] / 1e6:.1f}", f"{100 * one['share_of_bandwidth']:.0f}%"]
+        for check in checks for one in check.numbers.get("kernels", ())
+    ]  # fmt: skip
+    return rows(["kernels, us", "bundle", "kernel", "median", "p95", "MB", "of bandwidth"], lines) if lines else ""
 
 
 def _troubles(checks: Sequence[Check]) -> str:

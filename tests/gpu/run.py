@@ -20,13 +20,13 @@ for folder in (ROOT, HERE):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from harness.device import Device  # noqa: E402
 from harness.sanitizing import DONE, small_calls  # noqa: E402
 from harness.sections import SECTIONS  # noqa: E402
 from harness.supervisor import Findings, supervise  # noqa: E402
 from harness.worker import Order, bundles_below, only_the_bundle_under_test, plan_of, work  # noqa: E402
 
 from kdsl import kda  # noqa: E402
+from kdsl.bench.device import Device  # noqa: E402
 from kdsl.bundle import Bundle, BundleError, read_bundle  # noqa: E402
 from kdsl.validate.gpu_report import FAILED, PASSED, Check, document, table, verdict  # noqa: E402
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.outcome import Checks, Context, Outcome, accepted
-from harness.runner import decode, decode_reference
+from harness.outcome import Checks, Context, accepted
+from harness.runner import decode
 from kdsl import kda
+from kdsl.bench.outcome import Outcome
 from kdsl.runtime import ArgumentTypeError, CallRequest, NoVariant
 from kdsl.validate import bfloat16
 from kdsl.validate.acceptance import NEARLY_EQUAL_KEYS_STATE_RMS_LIMIT, acceptance
-from kdsl.validate.call import NEEDED, copy_of
+from kdsl.validate.call import NEEDED, copy_of, decode_reference
 from kdsl.validate.gpu_report import error_numbers
 from kdsl.validate.probes import CHANNELS, HEADS, random_call
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from harness.cases import decode_call
-from harness.outcome import Checks, Context, Outcome, Skip
-from harness.runner import decode, decode_reference
+from harness.outcome import Checks, Context
+from harness.runner import decode
 from kdsl import kda
+from kdsl.bench.cases import decode_tensors
+from kdsl.bench.outcome import Outcome, Skip
 from kdsl.validate.acceptance import (
     ELEMENT_SHARE_OF_RMS,
     ELEMENT_SHARE_OF_VALUE,
@@ -19,7 +21,7 @@ from kdsl.validate.acceptance import (
     acceptance,
 )
 from kdsl.validate.activation import L2NORM_EPSILON
-from kdsl.validate.call import copy_of
+from kdsl.validate.call import copy_of, decode_reference
 from kdsl.validate.gpu_report import error_numbers
 from kdsl.validate.probes import CHANNELS, LOWER_BOUND
 
@@ -153,24 +155,6 @@ def _sampled(context: Context, tensors: Mapping[str, Any], before: Any, o: Any, 
     call["dt_bias"] = to_host(tensors["dt_bias"])
     result = acceptance(to_host(o[rows]), to_host(pool[rows]), *decode_reference(call))
     return Outcome(result.accepted, result.explain(), error_numbers(result))
-
-
-def decode_tensors(torch: Any, device: Any, rows: int, heads: int, seed: int) -> dict[str, Any]:
-    """Arguments of fused_recurrent_kda for one token in each of `rows` rows, and `pool`, in fp32."""
-    rng = torch.Generator(device=device).manual_seed(seed)
-
-    def normal(*shape: int) -> Any:
-        return torch.randn(shape, generator=rng, device=device)
-
-    wide = (rows, 1, heads, CHANNELS)
-    return {
-        "q": normal(*wide).bfloat16(), "k": normal(*wide).bfloat16(), "v": normal(*wide).bfloat16(),
-        "g": (normal(*wide) - 3).bfloat16(), "beta": normal(*wide[:3]).bfloat16(),
-        "A_log": 0.3 * normal(heads), "dt_bias": 0.3 * normal(heads, CHANNELS),
-        "pool": 0.3 * normal(rows, heads, CHANNELS, CHANNELS),
-        "use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True,
-        "safe_gate": True, "lower_bound": LOWER_BOUND,
-    }  # fmt: skip
 
 
 def one_token(torch: Any, x: Mapping[str, Any], state: Any, part: slice) -> tuple[Any, Any]:

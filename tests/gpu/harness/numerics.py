@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.outcome import Checks, Context, Outcome, Skip, accepted
+from harness.outcome import Checks, Context, accepted
 from kdsl import kda
+from kdsl.bench.outcome import Outcome, Skip
 from kdsl.runtime import NoVariant
 from kdsl.validate import bfloat16
 from kdsl.validate.acceptance import acceptance

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.decoding import decode_tensors
-from harness.device import poison
-from harness.outcome import Checks, Context, Outcome, Skip, Unknown
+from harness.outcome import Checks, Context
 from kdsl import kda
+from kdsl.bench.cases import decode_tensors
+from kdsl.bench.device import captured, poison
+from kdsl.bench.outcome import Outcome, Skip, Unknown
 
 REPETITIONS = 1000
 QUICK_REPETITIONS = 100
@@ -96,20 +97,6 @@ def _repeated(context: Context, call: Callable[[], Results]) -> Outcome:
     if done < count:
         raise Unknown(f"{done} of {count} repetitions were made, all equal")
     return Outcome(True, f"{done} repetitions", numbers)
-
-
-def captured(torch: Any, call: Callable[[], Results]) -> tuple[Any, Results]:
-    """A graph of one call of `call`, after warm-up on a stream of its own, and the results it writes."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = call()
-    return graph, results
 
 
 def _replays(context: Context, call: Callable[[], Results], refill: Callable[[int], None]) -> Outcome:

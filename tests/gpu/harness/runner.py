@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.device import Device
 from kdsl import kda
-from kdsl.validate import oracle
-from kdsl.validate.call import ARRAYS, Call, gate_of, state_v_first
+from kdsl.bench.device import Device
+from kdsl.validate.call import ARRAYS, Call
 
 
 class Runner:
@@ -72,20 +71,3 @@ def decode(device: Device, call: Mapping[str, Any], **options: Any) -> tuple[np.
     )
     device.wait()
     return device.to_host(o), device.to_host(after)
-
-
-def decode_reference(call: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The oracle's (o, pool after the call), float64."""
-    arrays = ("q", "k", "v", "g", "beta", "pool", "ssm_state_indices", "num_accepted_tokens")
-    gate = gate_of(call)
-    parameters = ("A_log", "dt_bias", "lower_bound") if gate != "precomputed" else ()
-    return oracle.decode(
-        **{name: call.get(name) for name in (*arrays, *parameters)},
-        gate=gate,
-        scale=call.get("scale"),
-        slot_zero_is_real=call.get("slot_zero_is_real", True),
-        use_qk_l2norm=bool(call.get("use_qk_l2norm_in_kernel")),
-        beta_sigmoid=bool(call.get("use_beta_sigmoid_in_kernel")),
-        allow_neg_eigval=bool(call.get("allow_neg_eigval")),
-        state_v_first=state_v_first(call),
-    )

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from harness.cases import decode_call, precomputed
-from harness.device import Device
-from harness.outcome import SOFTPLUS, Checks, Context, Outcome, Skip, Unknown
+from harness.outcome import SOFTPLUS, Checks, Context
 from harness.runner import Runner, decode
+from kdsl.bench.device import Device
+from kdsl.bench.outcome import Outcome, Skip, Unknown
 from kdsl.bundle import Bundle
 from kdsl.runtime import NoVariant
 from kdsl.validate.probes import random_call

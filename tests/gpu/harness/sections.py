@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, Section] = MappingProxyType(
             Section("repeats", 60, {CHUNK: repeating.chunk_repeats, DECODE: repeating.decode_repeats}),
             Section("sanitizer", 180, {CHUNK: sanitizing.sanitizing, DECODE: sanitizing.sanitizing},
                     in_quick=False),
-            Section("times", 200, {CHUNK: timing.chunk_times, DECODE: timing.decode_times}),
+            Section("times", 200, {CHUNK: timing.times, DECODE: timing.times}),
         )
     }
 )  # fmt: skip

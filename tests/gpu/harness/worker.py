@@ -16,11 +16,12 @@ from typing import Any
 
 import attrs
 
-from harness.device import Device, poison
-from harness.outcome import Context, run_check
+from harness.outcome import Context
 from harness.runner import Runner
 from harness.sections import SECTIONS
 from kdsl import kda
+from kdsl.bench.device import Device, poison
+from kdsl.bench.outcome import run_check
 from kdsl.bundle import Bundle
 from kdsl.runtime.shelf import BUNDLES_VARIABLE
 from kdsl.validate.gpu_report import FAILED, UNKNOWN, Check
@@ -95,7 +96,7 @@ def _work_section(context: Context, section: str) -> bool:
         if found is None:
             return True
         with poison(True):
-            check = run_check(section, context, *found)
+            check = run_check(section, context.label, *found, context.seconds_left)
         trouble = context.device.trouble() if check.status in (FAILED, UNKNOWN) else ""
         if trouble:
             check = dataclasses.replace(check, detail=f"{check.detail} (the device is lost: {trouble})")

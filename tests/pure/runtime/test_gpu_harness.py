@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from kdsl import kda
+from kdsl.bench import device, measure
+from kdsl.bench.cases import Case
+from kdsl.bench.outcome import Unknown
 from kdsl.bundle import write_bundle
 from kdsl.bundle.load import read_bundle
 
@@ -164,7 +167,7 @@ def modules(monkeypatch):
 
 
 def test_what_a_sanitizer_says(modules):
-    judged, outcome = modules("sanitizing").judged, modules("outcome")
+    judged = modules("sanitizing").judged
     clean = "small calls done: 3\n========= ERROR SUMMARY: 0 errors\n"
     assert judged("memcheck", 0, clean).passed
     races = "small calls done: 3\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
@@ -175,7 +178,7 @@ def test_what_a_sanitizer_says(modules):
     assert not judged("racecheck", 0, races.replace("0 hazards", "4 hazards")).passed
     for status, text in ((0, "small calls done: 3\n"), (255, "Device not supported\n"), (1, clean),
                          (0, clean.replace("done: 3", "done: 0"))):  # fmt: skip
-        with pytest.raises(outcome.Unknown):
+        with pytest.raises(Unknown):
             judged("memcheck", status, text)
 
 
@@ -198,18 +201,19 @@ def test_a_worker_that_hangs_is_ended_and_another_goes_on(modules, broken):
 
 def small(monkeypatch, modules):
     """The sizes of the GPU's checks, cut down for the host."""
-    device, decoding, repeating, timing = map(
-        modules, ("device", "decoding", "repeating", "timing")
-    )
+    decoding, repeating, timing = map(modules, ("decoding", "repeating", "timing"))
+    cases = {
+        "a": Case("a", "H = 2, one sequence", 2, (20,)), "b": Case("b", "H = 2, mixed lengths", 2, (9, 0, 14)),
+        "c": Case("c", "decode N = 1, H = 2", 2, rows=1), "d": Case("d", "decode N = 2, H = 2", 2, rows=2),
+    }  # fmt: skip
     bandwidth = device.copy_bandwidth
     changes = (
         (device, "copy_bandwidth", lambda *a: 1e3 * bandwidth(*a, nbytes=1 << 20)),  # no floor on a busy host
         (decoding, "FAR", 2**18),
         (decoding, "ROWS", 6), (decoding, "HEADS", 2), (decoding, "ROWS_AT_ONCE", 4),
         (repeating, "HEADS", 2), (repeating, "REPETITIONS", 4), (repeating, "LENGTHS", (9, 0, 14)),
-        (repeating, "MORE_LENGTHS", (14, 9, 0)), (timing, "HEADS", (2,)), (timing, "RUNS", 20),
-        (timing, "LENGTHS", {"one sequence": (20,), "mixed lengths": (9, 0, 14)}),
-        (timing, "DECODE_ROWS", (1, 2)), (timing, "DECODE_HEADS", 2), (timing, "CALLS_IN_GRAPH", 5),
+        (repeating, "MORE_LENGTHS", (14, 9, 0)), (timing, "CASES", cases), (timing, "RUNS", 20),
+        (measure, "CALLS_IN_GRAPH", 5),
     )  # fmt: skip
     for module, name, value in changes:
         monkeypatch.setattr(module, name, value)
@@ -226,7 +230,7 @@ def flash_linear_attention(monkeypatch):
         return kda.chunk_kda(**given)
 
     ops = types.ModuleType("fla.ops.kda")
-    def fused_recurrent_kda(q, k, v, g, beta, A_log, dt_bias, lower_bound, use_qk_l2norm_in_kernel,
+    def fused_recurrent_kda(q, k, v, g, beta, A_log, dt_bias, initial_state, lower_bound, use_qk_l2norm_in_kernel,
                             use_gate_in_kernel, **more):  # fmt: skip
         raise RuntimeError("an error of its own")
 
@@ -276,10 +280,10 @@ def test_the_checks_that_need_a_gpu(tmp_path, build_cuda, stand_in, modules, mon
     theirs = found["H = 2, one sequence, fla"]
     assert theirs["status"] == "passed", theirs["traceback"]
     assert theirs["numbers"]["o_rms"] < 0.02
-    ours = found["decode N = 1, kdsl"]["numbers"]
+    ours = found["decode N = 1, H = 2, kdsl"]["numbers"]
     assert ours["calls_per_run"] >= 5 and ours["sets"] >= 2
-    theirs = found["decode N = 1, fla"]
-    assert theirs["status"] == "unknown" and "FLA failed: RuntimeError: an error of its" in theirs["detail"]
+    theirs = found["decode N = 1, H = 2, fla"]
+    assert theirs["status"] == "unknown" and "fla failed: RuntimeError: an error of its" in theirs["detail"]
     wrong = [(check["name"], check["detail"]) for check in checks if check["status"] == "failed"]
     assert wrong == []
 

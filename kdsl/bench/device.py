@@ -7,14 +7,16 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import attrs
 import numpy as np
 
 from kdsl import __version__
+from kdsl.runtime.targets import TARGETS
 from kdsl.runtime.workspace import POISON_VARIABLE
 from kdsl.validate.latency import Clock, DeviceClock, HostClock, copy_bandwidth
 
@@ -24,6 +26,28 @@ QUERY = (
 )  # fmt: skip
 HOST_L2 = 32 << 20
 HOST_COPY = 64 << 20
+
+
+@attrs.frozen
+class NoDevice(Exception):
+    """This machine cannot run code for the target."""
+
+    target: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"no device here runs code for {self.target}: {self.reason}"
+
+
+def torch_here(target: str) -> Any:
+    """PyTorch. Raises NoDevice if it is not installed, or sees no GPU where the target is one."""
+    try:
+        import torch
+    except ImportError:
+        raise NoDevice(target, "PyTorch is not installed; pip install 'kdsl[run]'") from None
+    if target != "cpu" and not torch.cuda.is_available():
+        raise NoDevice(target, "PyTorch sees no GPU here")
+    return torch
 
 
 class Device:
@@ -41,6 +65,11 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         return self.kind == "cuda"
+
+    @property
+    def target(self) -> str:
+        """The target that uses all of the device: cpu, sm_90a."""
+        return TARGETS[self.kind](self.torch, self.name)
 
     @cached_property
     def clock(self) -> Clock:
@@ -139,3 +168,17 @@ def poison(on: bool) -> Iterator[None]:
             del os.environ[POISON_VARIABLE]
         else:
             os.environ[POISON_VARIABLE] = before
+
+
+def captured(torch: Any, call: Callable[[], Any]) -> tuple[Any, Any]:
+    """A graph of one call of `call`, after warm-up on a stream of its own, and the results it writes."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = call()
+    return graph, results

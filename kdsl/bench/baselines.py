@@ -16,6 +16,7 @@ from attrs import frozen
 SIGMOID = "use_beta_sigmoid_in_kernel"
 # What a library may not know without computing something else.
 HARMLESS = frozenset(("safe_gate", "output_final_state", "inplace_final_state"))
+MODULES = {"fla": ("fla.ops.kda", "flash-linear-attention"), "flashkda": ("flash_kda", "FlashKDA")}
 FUNCTIONS = {"kda.chunk_forward": "chunk_kda", "kda.decode": "fused_recurrent_kda"}
 
 
@@ -29,6 +30,10 @@ class NoBaseline(Exception):
         return self.reason
 
 
+class NotInstalled(NoBaseline):
+    """The library is not on this machine."""
+
+
 def baseline_call(name: str, operator: str, tensors: Mapping[str, Any]) -> Callable[[], Any]:
     """The library's function with a call's tensors bound. Raises NoBaseline."""
     maker = LIBRARIES.get(name)
@@ -37,18 +42,23 @@ def baseline_call(name: str, operator: str, tensors: Mapping[str, Any]) -> Calla
     return maker(operator, {key: value for key, value in tensors.items() if value is not None})
 
 
+def installed(name: str) -> None:
+    """Raises NoBaseline if the library of LIBRARIES cannot be imported, NotInstalled if it is not there."""
+    library(*MODULES[name])
+
+
 def library(module: str, what: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        raise NoBaseline(f"{what} is not installed ({missing})") from None
+        raise NotInstalled(f"{what} is not installed ({missing})") from None
     except Exception as broken:
         raise NoBaseline(f"{what} cannot be imported: {type(broken).__name__}: {broken}") from None
 
 
 def fla(operator: str, tensors: Mapping[str, Any]) -> Callable[[], Any]:
     """flash-linear-attention's function of the same meaning; rows of a decode call get their states in order."""
-    called = getattr(library("fla.ops.kda", "flash-linear-attention"), FUNCTIONS.get(operator, ""), None)
+    called = getattr(library(*MODULES["fla"]), FUNCTIONS.get(operator, ""), None)
     if called is None:
         raise NoBaseline(f"flash-linear-attention has nothing for {operator}")
     given = dict(tensors)
@@ -86,7 +96,7 @@ def flashkda(operator: str, tensors: Mapping[str, Any]) -> Callable[[], Any]:
     if missing:
         raise NoBaseline(f"FlashKDA computes calls with {', '.join(needed)} and a bounded gate; here without "
                          f"{', '.join(missing)}")  # fmt: skip
-    run = library("flash_kda", "FlashKDA").fwd
+    run = library(*MODULES["flashkda"]).fwd
     q, k, v, g, beta = (tensors[name] for name in ("q", "k", "v", "g", "beta"))
     named = {name: tensors.get(name) for name in ("A_log", "lower_bound", "initial_state", "cu_seqlens")}
     bias, scale = tensors["dt_bias"].view(v.shape[2], -1), q.shape[-1] ** -0.5
