@@ -289,6 +289,11 @@ class Rule:
     kernels: tuple[n.Kernel, ...]
     applied: tuple[n.Apply, ...]
     declaration: n.Rule = field(repr=False, eq=False)
+    target_defaults: Mapping[str, Mapping[str, object]] = field(factory=dict)  # by target: choices it sets otherwise
+
+    def defaults_on(self, target: str | None) -> dict[str, object]:
+        """Every choice at its default on a target; None: at those for targets that have none of their own."""
+        return {**self.defaults, **self.target_defaults.get(target, {})}
 
 
 @frozen

@@ -216,12 +216,13 @@ class PointFindings:
         return text + (f" and {len(bad) - MOST_GROUPS} more" if len(bad) > MOST_GROUPS else "")
 
 
-def choice_points(rule: RuleNames) -> Iterator[dict[str, object]]:
-    """Every combination of the choices, the default first."""
-    yield dict(rule.defaults)
+def choice_points(rule: RuleNames, target: str | None = None) -> Iterator[dict[str, object]]:
+    """Every combination of the choices, the target's default first."""
+    default = rule.defaults_on(target)
+    yield default
     for values in islice(product(*rule.choices.values()), MOST_POINTS):
         point = dict(zip(rule.choices, values, strict=False))
-        if point != rule.defaults:
+        if point != default:
             yield point
 
 
@@ -266,7 +267,7 @@ class Walk:
     def points(self) -> Iterator[Point]:
         for target in self.rule.targets:
             fields = {f"target.{name}": value for name, value in target.fields.items()}
-            for choices in choice_points(self.rule):
+            for choices in choice_points(self.rule, target.name):
                 point = self.point(target, choices, fields)
                 if point is not None:
                     self.findings.visit(point)

@@ -43,6 +43,7 @@ class RuleNames:
     choices: dict[str, tuple] = field(factory=dict)
     choice_spans: dict[str, Span] = field(factory=dict)
     defaults: dict[str, object] = field(factory=dict)
+    target_defaults: dict[str, dict[str, object]] = field(factory=dict)
     form: dict[str, n.Expr] = field(factory=dict)
     require: list[n.Claim] = field(factory=list)
     form_whole: bool = True  # every form and parameter has a value
@@ -50,6 +51,10 @@ class RuleNames:
     used: set[str] = field(factory=set)
     memo: dict = field(factory=dict)  # answers that several points share
     facts: dict[str, str] = field(factory=dict)  # names that only `ensure` and `measure` know, and why
+
+    def defaults_on(self, target: str | None) -> dict[str, object]:
+        """As `Rule.defaults_on`."""
+        return {**self.defaults, **self.target_defaults.get(target, {})}
 
     @property
     def graph(self) -> Blueprint:
@@ -149,15 +154,40 @@ def _choice(rule: RuleNames, line: n.Option) -> None:
             continue
         rule.choice_spans[name.text] = name.span
         rule.choices[name.text] = values or (0,)
-        rule.defaults[name.text] = _default(rule, line, name, values) if values else 0
+        rule.defaults[name.text] = _default(rule, line.default, line, name, values) if values else 0
+        _target_defaults(rule, line, name, values)
         if not values:
             rule.form_whole = False
 
 
-def _default(rule: RuleNames, line: n.Option, name: n.Id, values: tuple) -> object:
-    if line.default is None:
+def _target_defaults(rule: RuleNames, line: n.Option, name: n.Id, values: tuple) -> None:
+    seen: dict[str, Span] = {}
+    known = [target.text for target in rule.declaration.targets]
+    for one in line.target_defaults:
+        target = one.target.text
+        if target in seen:
+            rule.findings.add(duplicate("default on", target, one.target.span, seen[target]))
+        elif target not in known:
+            rule.findings.add(_default_elsewhere(rule, one.target, known))
+        elif values:
+            value = _default(rule, one.value, line, name, values, target)
+            rule.target_defaults.setdefault(target, {})[name.text] = value
+        seen.setdefault(target, one.target.span)
+
+
+def _default_elsewhere(rule: RuleNames, target: n.Id, known: list[str]) -> Diagnostic:
+    """A default on a target that the rule is not for, or that there is not."""
+    if target.text not in rule.declarations.targets:
+        return unknown_name("target", target.text, target.span, known)
+    return wrong_place("target", target.text, target.span, f"the rule is for {listed(known)}",
+                       f"drop this default, or add `{target.text}` to the rule's targets")  # fmt: skip
+
+
+def _default(
+    rule: RuleNames, default: n.Expr | None, line: n.Option, name: n.Id, values: tuple, target: str = ""
+) -> object:
+    if default is None:
         return values[0]
-    default = line.default
     value: object = default.text if isinstance(default, n.Name) else None
     if isinstance(default, n.Number):
         value = default.value
@@ -165,17 +195,17 @@ def _default(rule: RuleNames, line: n.Option, name: n.Id, values: tuple) -> obje
         return value
     near = closest(default.span.text, map(str, values))
     rule.findings.add(Diagnostic(
-        "E142", f"the default of `{name.text}` is none of its values", default.span,
+        "E142", f"the default of `{name.text}`{f' on {target}' if target else ''} is none of its values", default.span,
         observed=default.span.text,
         required=listed(values), labels=(Label(line.values.span, "its values"),),
-        help=(f"did you mean `{near}`?",) if near else (f"write {_defaults(values)}",),
+        help=(f"did you mean `{near}`?",) if near else (f"write {_defaults(values, target)}",),
         edits=(Edit(default.span, near, f"replace by `{near}`"),) if near else ()))  # fmt: skip
     return values[0]
 
 
-def _defaults(values: tuple) -> str:
-    """`default 8` or `default 16`: the values of a choice as its default, the first of many."""
-    return " or ".join(f"`default {value}`" for value in values[:4])
+def _defaults(values: tuple, target: str) -> str:
+    """`default 8` or `default 16`, on a target `8 on cpu` or `16 on cpu`: the first of many values of a choice."""
+    return " or ".join(f"`{value} on {target}`" if target else f"`default {value}`" for value in values[:4])
 
 
 # ---- requirements ------------------------------------------------------------------------------------------

@@ -17,12 +17,14 @@ NAMED = {"as", "via", "on", "alias"}
 
 
 def resolve_rule(declaration: n.Rule) -> Rule:
-    choices, defaults = {}, {}
+    choices, defaults, on_targets = {}, {}, {}
     for line in block(declaration.items, "choose"):
         for name in line.names:
             choices[name.text] = domain_values(line.values, {})
             first = choices[name.text][0] if choices[name.text] else None
             defaults[name.text] = form_setting(line.default, {}) if line.default is not None else first
+            for one in line.target_defaults:
+                on_targets.setdefault(one.target.text, {})[name.text] = form_setting(one.value, {})
     return Rule(
         name=declaration.name.text,
         operator=declaration.operator.text,
@@ -36,16 +38,17 @@ def resolve_rule(declaration: n.Rule) -> Rule:
         kernels=tuple(item for item in declaration.items if isinstance(item, n.Kernel)),
         applied=tuple(item for item in declaration.items if isinstance(item, n.Apply)),
         declaration=declaration,
+        target_defaults=on_targets,
     )
 
 
-def points(rule: Rule) -> Iterator[dict[str, object]]:
-    """Every combination of the rule's choices, the default first."""
-    names = list(rule.choices)
-    yield dict(rule.defaults)
+def points(rule: Rule, target: str | None = None) -> Iterator[dict[str, object]]:
+    """Every combination of the rule's choices, the target's default first."""
+    names, default = list(rule.choices), rule.defaults_on(target)
+    yield default
     for values in product(*rule.choices.values()):
         point = dict(zip(names, values, strict=False))
-        if point != dict(rule.defaults):
+        if point != default:
             yield point
 
 

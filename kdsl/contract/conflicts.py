@@ -110,9 +110,10 @@ def _pair(first: RuleNames, second: RuleNames, shared, findings: Findings) -> bo
     """Whether a call was found that both claim."""
     claims = [*first.require, *second.require]
     speaks_of_target = any(x.startswith("target.") for c in claims for x in names_in(c.predicate))
-    for target in shared if speaks_of_target else shared[:1]:
+    differ = speaks_of_target or first.target_defaults or second.target_defaults
+    for target in shared if differ else shared[:1]:
         env = {f"target.{name}": value for name, value in target.fields.items()}
-        call = common_call(first, second, env)
+        call = common_call(first, second, env, target.name)
         if call is None:
             continue
         name, other = second.declaration.name, first.declaration.name
@@ -123,12 +124,14 @@ def _pair(first: RuleNames, second: RuleNames, shared, findings: Findings) -> bo
             observed="2 rules claim a call",
             required="1", evidence=Evidence.PROVED, notes=(f"for example {call_text(first.operator, call)}",),
             help=("add a clause to `require` of one of them that the other one excludes"
-                  + _clauses(first, second, call, env),)))  # fmt: skip
+                  + _clauses(first, second, call, env, target.name),)))  # fmt: skip
         return True
     return False
 
 
-def _clauses(first: RuleNames, second: RuleNames, call: Mapping[str, object], env: Mapping[str, object]) -> str:
+def _clauses(
+    first: RuleNames, second: RuleNames, call: Mapping[str, object], env: Mapping[str, object], target: str
+) -> str:
     """Two such clauses about a size that the rules speak of: the call goes to one rule, and the other keeps calls."""
     spoken = {x for rule in (first, second) for c in rule.require for x in names_in(c.predicate)}
     for size in (x for x in first.operator.sizes if x in spoken and isinstance(call.get(x), int)):
@@ -136,16 +139,16 @@ def _clauses(first: RuleNames, second: RuleNames, call: Mapping[str, object], en
             span = taker.declaration.name.span
             equal = n.Comparison(span, "==", n.Name(span, size), n.Number(span, str(call[size])))
             rest = [*(Condition(c.predicate) for c in keeper.require), Condition(equal, False)]
-            if search(first.operator, rest, {**env, **keeper.defaults}).call is not None:
+            if search(first.operator, rest, {**env, **keeper.defaults_on(target)}).call is not None:
                 return (f", as `{size} == {call[size]}` in `{taker.declaration.name.text}` and "
                         f"`{size} != {call[size]}` in `{keeper.declaration.name.text}`")  # fmt: skip
     return ""
 
 
 def common_call(
-    first: RuleNames, second: RuleNames, env: Mapping[str, object]
+    first: RuleNames, second: RuleNames, env: Mapping[str, object], target: str
 ) -> Mapping[str, object] | None:
-    """A call that meets the requirements of both, at the default choices."""
+    """A call that meets the requirements of both, at the default choices on the target."""
     both = [Condition(c.predicate) for rule in (first, second) for c in rule.require]
-    known = {**env, **{k: v for rule in (first, second) for k, v in rule.defaults.items()}}
+    known = {**env, **{k: v for rule in (first, second) for k, v in rule.defaults_on(target).items()}}
     return search(first.operator, both, known).call

@@ -127,7 +127,7 @@ def consider(library: Library, rule: Rule, target: Target, call: Call) -> Claime
     if refusals:
         return tuple(refusals)
     passed: list[Refusal] = []
-    for values in points(rule):
+    for values in points(rule, target.name):
         answer = _at(library, rule, target, values, call, env)
         if isinstance(answer, Claimed):
             return evolve(answer, passed_over=tuple(passed))

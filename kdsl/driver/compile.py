@@ -88,7 +88,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a rule on a target. Raises PlanRefused."""
     found = library.rules[rule]
-    point = rule_at(found, library.targets[target], {**found.defaults, **choices}, library.tactics)
+    point = rule_at(found, library.targets[target], {**found.defaults_on(target), **choices}, library.tactics)
     return derive(point, library.operators[found.operator], specialization)
 
 

@@ -156,6 +156,9 @@ def _rule_item(b: Binder, item: n.Node, owner: str, kernels: set[str]) -> None:
     if isinstance(item, n.Block) and item.kind == "choose":
         for line in item.items:
             b.expressions(line.values, line.default, line.condition)
+            for one in line.target_defaults:
+                b.expressions(one.value)
+                b.outer("target", one.target)
     elif isinstance(item, n.Block) and item.kind == "form":
         for line in item.items:
             b.mark(line.name, next((s for t in b.tables if (s := t.symbol(line.name.text))), None))

@@ -185,6 +185,8 @@ def kinds_at(cursor: Cursor) -> tuple[str, ...]:
         return ("target",) if "on" in words else AFTER.get(last, ())
     if cursor.block == "compute" and last == "on" or cursor.block == "place" and last == "on":
         return ("role",)
+    if cursor.block == "choose" and last == "on":
+        return ("target",)
     if last == "is":
         return ("value",)
     if last == "at":

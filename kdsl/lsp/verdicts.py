@@ -39,7 +39,7 @@ def _points(library: Library, rule: Rule, most: int = MOST_POINTS) -> Iterator[R
     count = 0
     for name in rule.targets:
         target = library.targets.get(name)
-        for choices in points(rule) if target is not None else ():
+        for choices in points(rule, name) if target is not None else ():
             if count == most:
                 return
             count += 1
@@ -139,7 +139,9 @@ def choice_text(analysis: Analysis, symbol: Symbol) -> Iterator[str]:
     rule = analysis.library.rules.get(symbol.owner.rpartition("#")[2])
     if rule is not None and symbol.name in rule.choices:
         values = ", ".join(map(str, rule.choices[symbol.name]))
-        yield f"```kds\n{symbol.name} in [{values}] default {rule.defaults[symbol.name]}\n```"
+        own = "".join(f", {chosen[symbol.name]} on {target}" for target, chosen in rule.target_defaults.items()
+                      if symbol.name in chosen)  # fmt: skip
+        yield f"```kds\n{symbol.name} in [{values}] default {rule.defaults[symbol.name]}{own}\n```"
         yield f"a choice of rule `{rule.name}`: everything that can be decided is decided at every value"
 
 

@@ -42,7 +42,7 @@ class _Derivations:
         skipped = 0
         counted: dict[str, int] = {}
         for target in targets:
-            for choices in choice_points(self.rule):
+            for choices in choice_points(self.rule, target.name):
                 try:
                     point = rule_at(self.rule, target, choices, self.library.tactics)
                 except (Undecided, NotStatic):

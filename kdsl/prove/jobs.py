@@ -66,7 +66,7 @@ def rule_jobs(
     """The rule at its points, under options that cover each value of an option that `require` allows."""
     operator = library.operators[rule.operator]
     static = {name: value for name, value in sizes.items() if name in operator.static_sizes}
-    for point in points(rule) if every_point else [dict(rule.defaults)]:
+    for point in points(rule, target) if every_point else [rule.defaults_on(target)]:
         if any(point[name] != value for name, value in choices.items()):
             continue
         for options in rule_options(operator, rule, point, settings):

@@ -39,14 +39,14 @@ def settings(plan: Plan) -> Iterator[Line]:
 
 
 def statements(point: RulePoint) -> Iterator[Line]:
-    rule = point.rule
+    rule, default = point.rule, point.rule.defaults_on(point.target.name)
     yield Line("rule", "schedules", rule.operator)
     yield Line("rule", "targets", ", ".join(rule.targets))
     for claim in rule.require:
         yield Line("require", clause_text(claim), f'else "{claim.message.value}"' if claim.message else "")
     for name, values in rule.choices.items():
         allowed = ", ".join(map(plain, values))
-        yield Line("choose", name, f"in [{allowed}] default {plain(rule.defaults[name])}")
+        yield Line("choose", name, f"in [{allowed}] default {plain(default[name])}")
     for name, value in point.form.items():
         yield Line("form", name, f"= {plain(value)}")
     for kernel in point.kernels:

@@ -90,6 +90,13 @@ class Build:
     def option(self, span, c):
         return n.Option(span, *c)
 
+    def choice(self, span, c):
+        names, values, default, *targets, condition = c
+        return n.Option(span, names, values, default, condition, tuple(targets))
+
+    def target_default(self, span, c):
+        return n.TargetDefault(span, c[0], self.id(c[1]))
+
     def index(self, span, c):
         names, extent, most, mode, *stored = c
         return n.Index(span, names, extent, mode.text if mode is not None else None, *stored, most=most)

@@ -47,7 +47,10 @@ def _port(node: n.Port) -> list[str]:
 
 
 def _option(node: n.Option) -> list[str]:
-    given = joined(optional("default", node.default), optional("when", node.condition))
+    default = optional("default", node.default)
+    for one in node.target_defaults:
+        default += f", {expression(one.value)} on {one.target.text}"
+    given = joined(default, optional("when", node.condition))
     return [f"{names(node.names)} in {expression(node.values)}", given]
 
 

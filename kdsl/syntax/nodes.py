@@ -263,11 +263,22 @@ class Port(Node):
 
 
 @frozen
+class TargetDefault(Node):
+    """`32 on sm_90a`: the default of a choice on one target."""
+
+    value: Expr
+    target: Id
+
+
+@frozen
 class Option(Node):
+    """An option of an operator, or a choice of a rule; only a choice has defaults of targets."""
+
     names: tuple[Id, ...]
     values: Range | Expr
     default: Expr | None
     condition: Expr | None
+    target_defaults: tuple[TargetDefault, ...] = ()
 
 
 @frozen

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from kdsl.check.driver import check_loaded
 from kdsl.check.files import load_text
+from kdsl.check.rules import points
 from kdsl.cli.select import select as command
 from kdsl.contract.call import WrongCall, complete_call
 from kdsl.contract.calls import call_text
@@ -90,6 +91,15 @@ def test_a_claim_and_its_verdicts():
     assert spills.status is Status.UNKNOWN and "kdsl lower" in spills.note and not spills.holds
     assert latency.status is Status.PENDING and "GPU" in latency.note
     assert answer.diagnostics == ()
+
+
+def test_a_target_may_have_its_own_default():
+    text = TOY + RULE.replace("default 16", "default 16, 8 on cpu")
+    assert ask(text).chosen.point.choices == {"width": 8}
+    rule = library(text).rules["tiled"]
+    assert rule.defaults_on("sm_80") == rule.defaults_on(None) == {"width": 16}
+    assert [next(points(rule, target)) for target in ("cpu", "sm_80")] == [{"width": 8}, {"width": 16}]
+    assert sorted(p["width"] for p in points(rule, "cpu")) == [8, 16]
 
 
 def test_a_value_is_assumed_only_where_a_law_says_how():

@@ -174,6 +174,23 @@ def test_completion_edits_the_word(tmp_path):
     talk(tmp_path, conversation)
 
 
+def test_a_default_on_a_target(tmp_path):
+    text = RULE.read_text("utf-8").replace("default 16", "default 16, 32 on cpu")
+
+    async def conversation(editor):
+        uri = editor.open("rule.kds", text)
+        doc = document(uri)
+        said = await editor.client.text_document_hover_async(types.HoverParams(doc, at(text, "chu|nk in [16, 32]")))
+        assert "chunk in [16, 32] default 16, 32 on cpu" in said.contents.value
+        place = await editor.client.text_document_definition_async(types.DefinitionParams(doc, at(text, "32 on c|pu")))
+        assert "stdlib/targets" in json.dumps(place, default=str)
+        answer = await editor.client.text_document_completion_async(
+            types.CompletionParams(doc, at(text, "32 on |cpu")))  # fmt: skip
+        assert {"sm_90a", "cpu"} <= {item.label for item in answer.items}
+
+    talk(tmp_path, conversation)
+
+
 def test_rename_across_files(tmp_path):
     operator = (
         "operator toy {\n  sizes { B; D in 16..256 }\n  inputs { x : [B, D] of f32 }\n"

@@ -131,6 +131,11 @@ class Programs:
     def option(self) -> n.Option:
         return n.Option(NOWHERE, self.ids(), self.values(), self.maybe(self.expr), self.maybe(self.expr))
 
+    def choice(self) -> n.Option:
+        default = self.maybe(self.expr)
+        targets = self.some(lambda: n.TargetDefault(NOWHERE, self.expr(), self.id()), 0) if default is not None else ()
+        return n.Option(NOWHERE, self.ids(), self.values(), default, self.maybe(self.expr), targets)
+
     def index(self) -> n.Index:
         slot = self.maybe(lambda: (self.expr(1), self.expr(1)), 0.3) or (None, None)
         mode = self.chance.choice((None, "parallel", "sequential"))
@@ -251,7 +256,7 @@ class Programs:
 
     def rule(self) -> n.Rule:
         makers = {
-            "require": self.claim, "ensure": self.claim, "measure": self.claim, "choose": self.option,
+            "require": self.claim, "ensure": self.claim, "measure": self.claim, "choose": self.choice,
             "form": self.chosen,
         }  # fmt: skip
         items = [self.kernel, self.apply, *(lambda k=k, m=m: self.block(k, m) for k, m in makers.items())]
