@@ -35,13 +35,23 @@ _OUTPUT_TYPE = {"r": "uint32_t", "f": "float", "l": "uint64_t", "h": "uint16_t"}
 
 @lru_cache(maxsize=1)
 def known_opcodes() -> frozenset[str]:
-    """The functions of `kdsl::ptx` in `device/ptx.h`: opcodes with `_` for `.` and `::`."""
-    text = (DEVICE / "ptx.h").read_text(encoding="utf-8").partition("namespace kdsl::ptx {")[2]
-    return frozenset(re.findall(r"\bvoid (\w+)\(", text))
+    """The functions of `kdsl::ptx` in `device/`: opcodes with `_` for `.` and `::`."""
+    texts = [(DEVICE / name).read_text(encoding="utf-8").partition("namespace kdsl::ptx {")[2] for name in LISTS]
+    return frozenset(name for text in texts for name in re.findall(r"\bvoid (\w+)\(", text))
+
+
+LISTS = ("ptx.h", "asynchronous.h")
+_WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.bf16\.bf16")
+# A try that comes back when the phase is over needs no loop around it.
+_WAIT_LOOP = re.compile(
+    r"(?P<loop>\w+):\s*(?P<wait>mbarrier\.try_wait[^;]*;)\s*@%?\w+\s+bra(?:\.uni)?\s+(?P<done>\w+);"
+    r"\s*bra(?:\.uni)?\s+(?P=loop);\s*(?P=done):"
+)
 
 
 def function_of(opcode: str) -> str:
-    return re.sub(r"[.:]+", "_", opcode)
+    product = _WGMMA.fullmatch(opcode)
+    return f"wgmma_bf16<{product[1]}>" if product else re.sub(r"[.:]+", "_", opcode)
 
 
 @frozen
@@ -74,6 +84,7 @@ def _parse(body: str, line: int) -> Statement:
     sections = split(body, ":")
     template = "".join(_LITERAL.findall(sections[0]))
     template = re.sub(r"\\[nrt]", " ", template).replace("%%", "%")
+    template = _WAIT_LOOP.sub(lambda found: found["wait"], template)
     operands = [
         tuple(_operand(part, line) for part in split(section, ",") if part.strip())
         for section in sections[1:3]
@@ -122,14 +133,11 @@ def _instruction(text: str, statement: Statement) -> str:
         raise CannotEmulate(Refusal(f"a PTX statement that cannot be read: `{text}`", line=statement.line))
     negated, predicate, opcode, operands = found.groups()
     name = function_of(opcode)
-    if name not in known_opcodes():
-        remedy = f"give `{name}` a function in kdsl/emulate/device/ptx.h"
+    if name.partition("<")[0] not in known_opcodes():
+        remedy = f"give `{name}` a function in kdsl/emulate/device/ptx.h or asynchronous.h"
         raise CannotEmulate(Refusal(f"the PTX instruction `{opcode}`", remedy, statement.line))
-    arguments = ", ".join(
-        _argument(part.strip(), statement)
-        for part in re.sub(r"[{}\[\]]", "", operands).split(",")
-        if part.strip()
-    )
+    parts = [part.strip().removeprefix("_|") for part in re.sub(r"[{}\[\]]", "", operands).split(",")]
+    arguments = ", ".join(_argument(part, statement) for part in parts if part not in ("", "_"))
     condition = f"if ({negated}kdsl_{predicate}) " if predicate else ""
     return f"{condition}ptx::{name}({arguments});"
 
@@ -139,7 +147,7 @@ def _argument(text: str, statement: Statement) -> str:
         return text
     bits = re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", text)
     if bits:
-        return f"std::bit_cast<float>(0x{bits[1]}u)"
+        return f"kdsl::f32_of_bits(0x{bits[1]}u)"
     found = re.fullmatch(r"%?(\w+)\s*(\+\s*\d+)?", text)
     if found is None:
         raise CannotEmulate(Refusal(f"the PTX operand `{text}`", line=statement.line))

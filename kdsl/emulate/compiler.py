@@ -55,10 +55,13 @@ def find() -> Compiler:
     raise CannotEmulate(Refusal(f"{asked or 'a C++ compiler'} is missing", remedy))
 
 
-def runner() -> Path:
-    """The program that runs translated kernels. Raises CannotEmulate."""
+FIELD = ("-DKDSL_FIELD",)  # numbers are elements of finite fields: see device/field/cells.h
+
+
+def runner(field: bool = False) -> Path:
+    """The program that runs translated kernels, over numbers or over finite fields. Raises CannotEmulate."""
     files = sorted(RUNTIME.glob("*.cpp"))
-    flags = (*FLAGS, "-O2", "-rdynamic")
+    flags = (*FLAGS, "-O2", "-rdynamic", *(FIELD if field else ()))
     key = _key("runner", _headers(), *flags, *(file.read_text(encoding="utf-8") for file in files))
 
     def build(target: Path) -> None:
@@ -70,10 +73,10 @@ def runner() -> Path:
     return _kept(f"runner-{key}", build)
 
 
-def library(source: str, arch: int) -> Path:
-    """A translated kernel as a shared library; `arch` is `__CUDA_ARCH__`. Raises CannotEmulate."""
+def library(source: str, arch: int, field: bool = False) -> Path:
+    """A translated kernel as a shared library for `runner(field)`; `arch` is `__CUDA_ARCH__`. Raises CannotEmulate."""
     level = "-O2" if source.count("\n") < LONG_TEXT else "-Og"
-    flags = (*FLAGS, UNWRITTEN, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}")
+    flags = (*FLAGS, UNWRITTEN, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}", *(FIELD if field else ()))
     key = _key("kernel", _headers(), *flags, source)
 
     def build(target: Path) -> None:

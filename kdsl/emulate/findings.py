@@ -15,6 +15,8 @@ SENTENCES = {
     "race": "{access}: {what} of {where} {other_did}, and no barrier stands between the two",
     "unawaited": "{what} of {where}, to which the asynchronous copy of line {other_line} may still write: "
     "no wait of thread {other_thread} covers it",
+    "unheard": "{what} of {where}, which the asynchronous copy of line {other_line} wrote: the thread has not "
+    "waited for its arrival",
     "redundant": "write of {where}, to which {whose} writes the same bytes on line {other_line}; "
     "one thread would do",
     "uninitialised": "read of {where}, which nothing has written",
@@ -26,6 +28,12 @@ SENTENCES = {
     "(line {other_line})",
     "absent_lane": "shuffle from lane {offset}, which takes no part in it",
     "left_out": "{detail} with the mask {mask}, which leaves out the thread itself",
+    "unsettled": "register that a wgmma writes is used before a wait covers the product",
+    "unfenced": "read by the copy engine or tensor cores of {where}, which thread {other_thread} wrote on line "
+    "{other_line} with no fence.proxy.async between",
+    "no_barrier": "{detail} at byte {offset} of {array}, where no mbarrier was initialised",
+    "arrivals": "{detail}",
+    "stuck": "waits for {detail}, and nothing will bring it on",
     "hang": "still running at the end of the time allowed",
     "crash": "the program faulted{fault}",
     "launch": "{detail}",
@@ -70,7 +78,8 @@ class Finding:
         did = "wrote" if second == "write" else "read"
         whose = "another block" if self.other_thread is None else f"thread {self.other_thread}"
         waits_at, _, other_at = self.detail.partition("|")
-        return SENTENCES[self.kind].format(
+        landed = self.kind == "unawaited" and self.other_thread is None
+        return SENTENCES["unheard" if landed else self.kind].format(
             access=self.detail, what=first, where=f"byte {self.offset} of {self.array}",
             other_did=f"that {whose} {did} on line {self.other_line}",
             whose=whose, other_line=self.other_line, other_thread=self.other_thread, array=self.array,

@@ -17,9 +17,10 @@ _FORMAT = {
     "bool": "?", "char": "b", "int8_t": "b", "uint8_t": "B", "uchar": "B", "short": "h", "int16_t": "h",
     "uint16_t": "H", "int": "i", "int32_t": "i", "uint": "I", "unsigned": "I", "unsigned int": "I",
     "uint32_t": "I", "int64_t": "q", "long": "q", "long long": "q", "uint64_t": "Q", "size_t": "Q",
-    "unsigned long long": "Q", "float": "f", "double": "d", "half": "e",
+    "unsigned long long": "Q", "float": "f", "double": "d", "half": "e", "kdsl::F32": "Q",
 }  # fmt: skip
-_ELEMENT_BYTES = {"float": 4, "int": 4, "int32_t": 4, "half": 2, "nv_bfloat16": 2, "int64_t": 8, "double": 8}
+_ELEMENT_BYTES = {"float": 4, "int": 4, "int32_t": 4, "half": 2, "nv_bfloat16": 2, "int64_t": 8, "double": 8,
+                  "kdsl::F32": 4}  # fmt: skip
 
 
 @frozen(eq=False)
@@ -84,8 +85,9 @@ class Slot:
     offset: int
 
 
-def as_buffer(argument: object, parameter: Parameter) -> Buffer:
-    """Raises TypeError for what is no buffer, ValueError for elements of another size."""
+def as_buffer(argument: object, parameter: Parameter, scale: int = 1) -> Buffer:
+    """`scale`: bytes here for a byte of the device. Raises TypeError for what is no buffer, ValueError for elements of
+    another size."""
     if isinstance(argument, np.ndarray) and not argument.flags.writeable:
         argument = Buffer(argument, "input", parameter.name)
     if not isinstance(argument, Buffer):
@@ -94,9 +96,9 @@ def as_buffer(argument: object, parameter: Parameter) -> Buffer:
         )
     element = parameter.type_name.removeprefix("kdsl::Pointer<").removesuffix(">").removeprefix("const ")
     needed = _ELEMENT_BYTES.get(element)
-    if needed is not None and argument.array.itemsize != needed:
+    if needed is not None and argument.array.itemsize != needed * scale:
         raise ValueError(
-            f"argument {parameter.name}: {element} has {needed} bytes, found {argument.array.dtype}"
+            f"argument {parameter.name}: {element} has {needed * scale} bytes, found {argument.array.dtype}"
         )
     return argument
 

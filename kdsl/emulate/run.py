@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class EmulationResult:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     evidence: str = EVIDENCE
+    seen: Mapping[str, int] = field(factory=dict)  # of a run over fields: exponents, softplus, random, division
+    constants: tuple[tuple[float, int], ...] = ()  # of a run over fields: factor, and 1 for log2 e, 2 for ln 2
 
     @property
     def verdict(self) -> str:
@@ -54,19 +56,26 @@ class EmulationResult:
 
 
 def emulate(
-    kernels: Iterable[Launch | Sequence], *, target: str = "sm_90a", seed: int = 0, seconds: float = 60.0
+    kernels: Iterable[Launch | Sequence],
+    *,
+    target: str = "sm_90a",
+    seed: int = 0,
+    seconds: float = 60.0,
+    field: str | None = None,
 ) -> EmulationResult:
     """Run the launches one after the other; outputs and updated buffers are written into their arrays.
 
     A launch is a Launch or a tuple of its fields. `seed` orders blocks and warps and decides when
     asynchronous copies land. `seconds` bound the run; a kernel that takes longer hangs, which is a finding.
+    `field` runs the launches over finite fields: the tower in the words of `kdsl.prove.device`, and buffers of
+    cells, twice the bytes of the device's.
     Raises TypeError or ValueError for arguments that do not fit a kernel's parameters, and RunnerFault.
     """
     launches = [launch if isinstance(launch, Launch) else Launch(*launch) for launch in kernels]
     begin = time.perf_counter()
     try:
-        run = _prepare(launches, target)
-        compiler.runner()
+        run = _prepare(launches, target, field)
+        compiler.runner(field is not None)
     except CannotEmulate as stop:
         return EmulationResult(refusal=stop.refusal, compile_seconds=time.perf_counter() - begin)
     refused = tuple(_launch_findings(run, target))
@@ -92,6 +101,7 @@ class Prepared:
 class Run:
     memory: Memory = field(factory=Memory)
     launches: list[Prepared] = field(factory=list)
+    algebra: str | None = None  # the tower of fields, None for numbers
 
 
 def capability(target: str) -> int:
@@ -103,14 +113,14 @@ def capability(target: str) -> int:
 
 
 @lru_cache(maxsize=64)
-def _translated(source: str) -> Translation:
-    return translate(source)
+def _translated(source: str, over_fields: bool) -> Translation:
+    return translate(source, over_fields)
 
 
-def _prepare(launches: Sequence[Launch], target: str) -> Run:
-    run = Run()
+def _prepare(launches: Sequence[Launch], target: str, algebra: str | None) -> Run:
+    run, over_fields = Run(algebra=algebra), algebra is not None
     for launch in launches:
-        translation = _translated(launch.source)
+        translation = _translated(launch.source, over_fields)
         kernel = next((k for k in translation.kernels if k.symbol == launch.symbol), None)
         if kernel is None:
             raise ValueError(
@@ -124,10 +134,11 @@ def _prepare(launches: Sequence[Launch], target: str) -> Run:
             if parameter.is_buffer and argument is None:
                 arguments.append("v0")
             elif parameter.is_buffer:
-                arguments.append(f"b{run.memory.place(as_buffer(argument, parameter), parameter.name):x}")
+                buffer = as_buffer(argument, parameter, 2 if over_fields else 1)
+                arguments.append(f"b{run.memory.place(buffer, parameter.name):x}")
             else:
                 arguments.append(f"v{bits_of(argument, parameter):x}")
-        library = compiler.library(translation.source, 10 * capability(target))
+        library = compiler.library(translation.source, 10 * capability(target), over_fields)
         run.launches.append(Prepared(launch, kernel, library, tuple(arguments)))
     return run
 
@@ -162,7 +173,7 @@ def _execute(run: Run, seed: int, seconds: float) -> str:
     with tempfile.TemporaryDirectory(prefix="kdsl-emulate-") as folder:
         memory = Path(folder, "memory")
         run.memory.write(memory)
-        command = [str(compiler.runner()), str(memory)]
+        command = [str(compiler.runner(run.algebra is not None)), str(memory)]
         try:
             done = subprocess.run(
                 command, input=_job(run, seed, seconds), capture_output=True, text=True, check=False,
@@ -178,6 +189,8 @@ def _execute(run: Run, seed: int, seconds: float) -> str:
 
 def _job(run: Run, seed: int, seconds: float) -> str:
     lines = [f"seed {seed % 2**32}", f"seconds {seconds}"]
+    if run.algebra is not None:
+        lines.append(f"field {run.algebra}")
     for slot in run.memory.slots:
         shift = min(slot.buffer.array.itemsize, 4).bit_length() - 1
         lines.append(f"buffer {slot.role} {shift} {slot.offset} {slot.buffer.span}")
@@ -193,7 +206,7 @@ def _job(run: Run, seed: int, seconds: float) -> str:
 
 
 def _read_report(run: Run, text: str, target: str) -> EmulationResult:
-    findings, limits, shared, refusal = [], [], [], None
+    findings, limits, shared, refusal, seen, constants = [], [], [], None, {}, []
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "finding":
@@ -210,12 +223,17 @@ def _read_report(run: Run, text: str, target: str) -> EmulationResult:
             )
         elif kind == "static":
             limits += _static_findings(run, _fields(rest), target)
+        elif kind in ("field", "division"):
+            seen |= {kind: 1} if kind == "division" else {k: int(v) for k, v in _fields(rest).items()}
+        elif kind == "constant":
+            fields = _fields(rest)
+            constants.append((float.fromhex(fields["factor"]), int(fields["symbol"])))
         elif kind == "refusal":
             fields = _fields(rest, last="what")
             refusal = Refusal(fields["what"], line=int(fields["line"]))
     harmless = tuple(f for f in findings if f.kind in HARMLESS)
     wrong = (*limits, *(f for f in findings if f.kind not in HARMLESS))
-    return EmulationResult(wrong, harmless, tuple(shared), refusal)
+    return EmulationResult(wrong, harmless, tuple(shared), refusal, seen=seen, constants=tuple(constants))
 
 
 def _fields(text: str, last: str = "") -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kdsl.emulate.assembly import replace_assembly
 from kdsl.emulate.refusal import CannotEmulate, Refusal
@@ -23,6 +23,8 @@ HEADERS = (
     "cuda_fp16.h",
     "cuda_bf16.h",
     "math_constants.h",
+    "cooperative_groups.h",
+    "cuda/barrier",
 )
 _VECTORS = "|".join(f"u?{t}[1-4]" for t in ("char", "short", "int", "longlong")) + "|float[1-4]|double[1-4]"
 _NAME = (
@@ -82,8 +84,8 @@ class SharedArray:
     alignment: str
 
 
-def translate(cuda: str) -> Translation:
-    """Raises CannotEmulate for what the emulator has no meaning for."""
+def translate(cuda: str, field: bool = False) -> Translation:
+    """C++ over numbers, or over the elements of `field`. Raises CannotEmulate for what has no meaning there."""
     text = without_comments(cuda)
     _check_headers(text)
     text = re.sub(r"^[ \t]*#[ \t]*line\b.*$", "", text, flags=re.M)  # lines are those of this text
@@ -109,8 +111,40 @@ def translate(cuda: str) -> Translation:
         tables.append(_table(kernel, arrays, dynamic))
     if not kernels:
         raise CannotEmulate(Refusal("a text without a `__global__` function"))
-    source = ['#include "device.h"', '#line 1 "kernel.cu"', "".join([*parts, text[last:]]), *tables]
+    body = "\n".join(["".join([*parts, text[last:]]), *tables])
+    if field:
+        body = over_fields(body)
+        kernels = [evolve(k, parameters=tuple(map(_over_fields, k.parameters))) for k in kernels]
+    source = ['#include "device.h"', '#line 1 "kernel.cu"', body]
     return Translation("\n".join(source) + "\n", tuple(kernels))
+
+
+_CELLS = (  # types whose values may be elements, and those of device/field/cells.h that hold them
+    (re.compile(r"\bfloat\b"), "kdsl::F32"),
+    (re.compile(r"\b(?:uint32_t|unsigned\s+int)\b|\bunsigned\b(?!\s+(?:char|short|long|int)\b)"), "kdsl::U32"),
+    (re.compile(r"\b(?:uint16_t|unsigned\s+short)\b"), "kdsl::U16"),
+)
+_UNION = re.compile(r"\bunion\s+\w+\s*(?=\{)")
+
+
+def over_fields(text: str) -> str:
+    """C++ in which numbers are cells. Unions, which take integers apart (matrix descriptors), keep their types."""
+    parts, last = [], 0
+    for match in _UNION.finditer(text):
+        stop = closing(text, match.end())
+        parts += [_renamed(text[last : match.start()]), text[match.start() : stop]]
+        last = stop
+    return "".join([*parts, _renamed(text[last:])])
+
+
+def _renamed(text: str) -> str:
+    for pattern, name in _CELLS:
+        text = pattern.sub(name, text)
+    return text
+
+
+def _over_fields(parameter: Parameter) -> Parameter:
+    return evolve(parameter, type_name=_renamed(parameter.type_name))
 
 
 def _check_headers(text: str) -> None:
@@ -196,7 +230,7 @@ def _table(kernel: KernelText, arrays: list[SharedArray], dynamic: str) -> str:
     arguments = ", ".join(
         f"kdsl::Parameter<{p.type_name}>::from(arguments[{i}])" for i, p in enumerate(kernel.parameters)
     )
-    rows = "".join(f"{{sizeof({a.type_name}) * ({a.elements}), {a.alignment}}}, " for a in arrays)
+    rows = "".join(f"{{kdsl::kBytes<{a.type_name}> * ({a.elements}), {a.alignment}}}, " for a in arrays)
     return (
         f"static void kdsl_body_{symbol}([[maybe_unused]] const kdsl::Argument* arguments) {{\n"
         f"  {symbol}({arguments});\n}}\n"

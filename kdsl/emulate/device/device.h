@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "asynchronous.h"
 #include "interface.h"
 #include "mathematics.h"
 #include "numbers.h"

@@ -1,10 +1,7 @@
 // What a translated kernel asks of the runtime. The runtime knows which thread asks: it runs one at a time.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#define KDSL_INTERFACE __attribute__((visibility("default")))
+#include "words.h"
 
 namespace kdsl {
 struct Place { unsigned x, y, z; };
@@ -39,8 +36,9 @@ KDSL_INTERFACE uintptr_t base_of(const Region* region);
 KDSL_INTERFACE void block_barrier();
 KDSL_INTERFACE void warp_barrier(uint32_t lanes);
 KDSL_INTERFACE uint32_t active_lanes();
+KDSL_INTERFACE unsigned own_lane();
 enum class Shuffle { index, up, down, exchange };
-KDSL_INTERFACE uint32_t shuffle(Shuffle kind, uint32_t lanes, uint32_t value, uint32_t operand, uint32_t width);
+KDSL_INTERFACE u32 shuffle(Shuffle kind, uint32_t lanes, u32 value, uint32_t operand, uint32_t width);
 KDSL_INTERFACE uint32_t ballot(uint32_t lanes, bool predicate);
 
 // Asynchronous copies to shared memory: `bytes` arrive, of which all after the first `read` are zeros.
@@ -51,15 +49,35 @@ KDSL_INTERFACE void wait_all_copies();
 
 // Matrix instructions of a whole warp, in the fragment layouts of the PTX manual (section "Matrix fragments").
 enum class Element { bf16, f16, tf32 };
-KDSL_INTERFACE void load_matrices(uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row);
-KDSL_INTERFACE void store_matrices(const uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row);
-KDSL_INTERFACE uint32_t transpose_matrix(uint32_t fragment);
+KDSL_INTERFACE void load_matrices(u32* fragments, unsigned matrices, bool transposed, uint32_t row);
+KDSL_INTERFACE void store_matrices(const u32* fragments, unsigned matrices, bool transposed, uint32_t row);
+KDSL_INTERFACE u32 transpose_matrix(u32 fragment);
 // d = a b + c for a [16, depth], b [depth, 8] and c, d [16, 8] in float32.
-KDSL_INTERFACE void multiply(Element element, unsigned depth, const uint32_t* a, const uint32_t* b, const float* c,
-                             float* d);
+KDSL_INTERFACE void multiply(Element element, unsigned depth, const u32* a, const u32* b, const f32* c, f32* d);
+
+// mbarriers in shared memory, bulk copies that they wait for, and barriers of some threads. A wait returns when the
+// phase of that parity is over.
+KDSL_INTERFACE void mbarrier_init(uint32_t barrier, uint32_t count);
+KDSL_INTERFACE void mbarrier_expect(uint32_t barrier, uint32_t bytes);
+KDSL_INTERFACE void mbarrier_arrive(uint32_t barrier, uint32_t count);
+KDSL_INTERFACE void mbarrier_wait(uint32_t barrier, uint32_t parity);
+KDSL_INTERFACE void copy_bulk(uint32_t to, const Region* region, uintptr_t from, uint32_t bytes, uint32_t barrier);
+KDSL_INTERFACE void store_bulk(const Region* region, uintptr_t to, uint32_t from, uint32_t bytes);
+KDSL_INTERFACE void commit_bulk();
+KDSL_INTERFACE void wait_bulk(uint32_t pending_groups);
+KDSL_INTERFACE void barrier_sync(uint32_t barrier, uint32_t threads);
+KDSL_INTERFACE void barrier_arrive(uint32_t barrier, uint32_t threads);
+KDSL_INTERFACE void proxy_fence();  // what was written goes before what the copy engine and tensor cores read
+
+// d [64, columns] = a [64, 16] b [16, columns] (+ d) of a warpgroup, bfloat16 in and float32 out; a null `a` stands
+// behind its descriptor.
+KDSL_INTERFACE void multiply_warpgroup(unsigned columns, f32* d, const u32* a, uint64_t a_descriptor,
+                                       uint64_t b_descriptor, bool accumulates, bool a_transposed, bool b_transposed);
+KDSL_INTERFACE void commit_products();
+KDSL_INTERFACE void wait_products(uint32_t pending_groups);
 
 // One argument of a launch: a buffer, or the bits of a number.
-struct Argument { const Region* region; uint64_t bits; };
+struct Argument { const Region* region; uint64_t bits; };  // a float32 of the fields is two cells
 struct StaticArray { size_t bytes, alignment; };
 // How the runtime starts a kernel: every library has one `kdsl_kernel_SYMBOL`.
 struct Kernel {

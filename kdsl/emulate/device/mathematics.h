@@ -2,6 +2,9 @@
 // exactly here: their errors on a device are far below the tolerance of every comparison, and differ by device.
 #pragma once
 
+#ifdef KDSL_FIELD
+#include "field/mathematics.h"
+#else
 #include "numbers.h"
 #include "vectors.h"
 
@@ -20,6 +23,10 @@ KDSL_BINARY(hypot)
 extern "C" float ldexpf(float, int) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
 extern "C" double fma(double, double, double) noexcept;
+
+namespace kdsl {
+inline float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+}  // namespace kdsl
 
 inline float rsqrtf(float x) { return float(1.0 / __builtin_sqrt(double(x))); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
@@ -81,3 +88,4 @@ KDSL_HALF_FUNCTION(hsin, sinf) KDSL_HALF_FUNCTION(hcos, cosf) KDSL_HALF_FUNCTION
 KDSL_HALF_FUNCTION(hfloor, floorf) KDSL_HALF_FUNCTION(hceil, ceilf) KDSL_HALF_FUNCTION(htrunc, truncf)
 KDSL_HALF_FUNCTION(hrint, rintf)
 #undef KDSL_HALF_FUNCTION
+#endif

@@ -2,9 +2,11 @@
 // even. For +, -, *, / this equals the correctly rounded result, since 24 >= 2 * 11 + 2.
 #pragma once
 
-#include <bit>
-#include <cstdint>
+#include "words.h"
 
+#ifdef KDSL_FIELD
+#include "field/numbers.h"
+#else
 namespace kdsl {
 
 inline float value_of_half(uint16_t bits) {
@@ -30,6 +32,9 @@ inline uint16_t bits_of_bfloat16(float value) {
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
   return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+inline uint32_t tf32_of(float value) { return (std::bit_cast<uint32_t>(value) + 0x1000) & 0xffffe000; }
+inline float value_of_tf32(uint32_t word) { return std::bit_cast<float>(word & 0xffffe000); }
 
 }  // namespace kdsl
 
@@ -119,3 +124,4 @@ inline nv_bfloat162 __float2bfloat162_rn(float a) { return {a, a}; }
 inline nv_bfloat162 __bfloat162bfloat162(nv_bfloat16 a) { return {a, a}; }
 inline unsigned short __bfloat16_as_ushort(nv_bfloat16 a) { return a.bits; }
 inline nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { nv_bfloat16 r; r.bits = bits; return r; }
+#endif

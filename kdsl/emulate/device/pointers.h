@@ -9,10 +9,54 @@
 
 #include "interface.h"
 #include "numbers.h"
+#include "vectors.h"
 
 namespace kdsl {
 
 template <class T> class Pointer;
+
+// Numbers of the machine that runs this, as opposed to cells of the fields.
+template <class T> inline constexpr bool kNative = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+#define KDSL_NATIVE(NAME)                                       \
+  template <> inline constexpr bool kNative<NAME##1> = true;    \
+  template <> inline constexpr bool kNative<NAME##2> = true;    \
+  template <> inline constexpr bool kNative<NAME##3> = true;    \
+  template <> inline constexpr bool kNative<NAME##4> = true;
+KDSL_NATIVE(char) KDSL_NATIVE(uchar) KDSL_NATIVE(short) KDSL_NATIVE(int) KDSL_NATIVE(longlong) KDSL_NATIVE(ulonglong)
+#undef KDSL_NATIVE
+
+// Bytes of memory here that a T takes in a buffer or in shared memory.
+template <class T> inline constexpr size_t kBytes = sizeof(T) * (kNative<T> ? kScale : 1);
+template <class T> inline constexpr unsigned kAlignment = alignof(T) * (kNative<T> ? kScale : 1);
+
+template <class T> T load_from(const Region* region, uintptr_t address) {
+  T value;
+  if constexpr (kBytes<T> == sizeof(T)) {
+    load(region, address, &value, sizeof value, alignof(T));
+  } else if constexpr (sizeof(T) == 1) {
+    outside_emulation("single bytes in memory");
+  } else {
+    u16 pieces[sizeof(T) / 2];
+    load(region, address, pieces, sizeof pieces, kAlignment<T>);
+    uint16_t bits[sizeof(T) / 2];
+    for (size_t i = 0; i < sizeof(T) / 2; ++i) bits[i] = pieces[i];
+    std::memcpy(&value, bits, sizeof value);
+  }
+  return value;
+}
+template <class T> void store_to(const Region* region, uintptr_t address, const T& value) {
+  if constexpr (kBytes<T> == sizeof(T)) {
+    store(region, address, &value, sizeof value, alignof(T));
+  } else if constexpr (sizeof(T) == 1) {
+    outside_emulation("single bytes in memory");
+  } else {
+    uint16_t bits[sizeof(T) / 2];
+    std::memcpy(bits, &value, sizeof value);
+    u16 pieces[sizeof(T) / 2];
+    for (size_t i = 0; i < sizeof(T) / 2; ++i) pieces[i] = bits[i];
+    store(region, address, pieces, sizeof pieces, kAlignment<T>);
+  }
+}
 
 // `*p` or `p[i]`: reading it is a checked load, assigning to it a checked store.
 template <class T> class Reference {
@@ -24,9 +68,7 @@ template <class T> class Reference {
 
   Value get() const {
     if (region_ == nullptr) return *reinterpret_cast<const Value*>(address_);
-    Value value;
-    load(region_, address_, &value, sizeof value, alignof(Value));
-    return value;
+    return load_from<Value>(region_, address_);
   }
   operator Value() const { return get(); }
   template <class U>
@@ -36,7 +78,7 @@ template <class T> class Reference {
   const Reference& operator=(const Value& value) const {
     static_assert(!std::is_const_v<T>, "assignment through a pointer to const");
     if (region_ == nullptr) *reinterpret_cast<Value*>(address_) = value;
-    else store(region_, address_, &value, sizeof value, alignof(Value));
+    else store_to<Value>(region_, address_, value);
     return *this;
   }
   const Reference& operator=(const Reference& other) const { return *this = other.get(); }
@@ -101,7 +143,8 @@ template <class T> class Pointer : public Address {
   Reference<T> operator*() const { return {region_, address_}; }
   template <Index I> Reference<T> operator[](const I& index) const { return *(*this + index); }
   template <Index I> Pointer operator+(const I& elements) const {
-    return Pointer(region_, address_ + uintptr_t(int64_t(plain(elements))) * sizeof(T));
+    const size_t bytes = region_ == nullptr ? sizeof(T) : kBytes<std::remove_const_t<T>>;
+    return Pointer(region_, address_ + uintptr_t(int64_t(plain(elements))) * bytes);
   }
   template <Index I> Pointer operator-(const I& elements) const { return *this + -int64_t(plain(elements)); }
   template <Index I> Pointer& operator+=(const I& elements) { return *this = *this + elements; }
@@ -166,18 +209,18 @@ template <class T> struct Parameter<Pointer<T>> {
 template <class To, class From> To cast_to(From&& from) { return (To)from; }
 
 // Operands of an asm statement as the registers that its constraints name.
-template <class T> uint32_t word(const T& operand) {
+template <class T> u32 word(const T& operand) {
   const auto value = plain(operand);
   if constexpr (std::is_integral_v<decltype(plain(operand))>) {
-    return uint32_t(value);
+    return u32(value);
   } else {
-    static_assert(sizeof value <= 4, "an operand of 32 bits");
-    uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
+    static_assert(sizeof value <= 4 * kScale, "an operand of 32 bits");
+    u32 bits = 0;
+    std::memcpy(static_cast<void*>(&bits), &value, sizeof value);
     return bits;
   }
 }
-template <class T> uint16_t halfword(const T& operand) { return uint16_t(word(operand)); }
+template <class T> u16 halfword(const T& operand) { return u16(word(operand)); }
 template <class T> auto wide(const T& operand) {
   if constexpr (std::is_base_of_v<Address, T>) return Address(operand);
   else return uint64_t(plain(operand));

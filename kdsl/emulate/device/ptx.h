@@ -10,7 +10,7 @@
 // What several instructions have in common.
 namespace kdsl::parts {
 
-using u16 = uint16_t; using u32 = uint32_t; using u64 = uint64_t; using f32 = float;
+using u64 = uint64_t;
 
 template <class T> T shared_load(u32 address) {
   return Reference<T>(shared_region(address), generic_address(address)).get();
@@ -50,7 +50,6 @@ inline void mma_4_2(Element e, unsigned depth, f32* (&d)[4], std::initializer_li
   multiply(e, depth, ab.begin(), ab.begin() + 2 * of_b, c.begin(), result);
   for (int i = 0; i < 4; ++i) *d[i] = result[i];
 }
-inline f32 flushed(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 
 }  // namespace kdsl::parts
 
@@ -135,6 +134,7 @@ inline void cvta_to_shared_u64(u64& d, u64 a) { d = shared_address(a); }
 inline void cvt_u32_u64(u32& d, u64 a) { d = u32(a); }
 inline void mov_b32(u32& d, u32 a) { d = a; }
 inline void mov_u32(u32& d, u32 a) { d = a; }
+inline void mov_s32(u32& d, u32 a) { d = a; }
 inline void mov_f32(f32& d, f32 a) { d = a; }
 inline void setp_ne_b32(bool& p, u32 a, u32 b) { p = a != b; }
 inline void setp_ne_u32(bool& p, u32 a, u32 b) { p = a != b; }
@@ -234,7 +234,7 @@ inline void cvt_rn_f16x2_f32(u32& d, f32 a, f32 b) { d = u32(bits_of_half(a)) <<
 inline void cvt_rn_bf16_f32(u16& d, f32 a) { d = bits_of_bfloat16(a); }
 inline void cvt_rn_f16_f32(u16& d, f32 a) { d = bits_of_half(a); }
 inline void cvt_f32_f16(f32& d, u16 a) { d = value_of_half(a); }
-inline void cvt_rna_tf32_f32(u32& d, f32 a) { d = (std::bit_cast<u32>(a) + 0x1000) & 0xffffe000; }
+inline void cvt_rna_tf32_f32(u32& d, f32 a) { d = tf32_of(a); }
 
 // --- rendezvous and hints -----------------------------------------------------------------------------------------
 inline void bar_sync(u32 barrier) {

@@ -14,10 +14,11 @@ inline void __threadfence_block() {}
 namespace kdsl {
 // A value goes in pieces of 32 bits, as nvcc compiles it.
 template <class T> T shuffle_value(Shuffle kind, unsigned lanes, const T& value, unsigned operand, int width) {
-  constexpr unsigned words = (sizeof(T) + 3) / 4;
-  uint32_t pieces[words] = {};
-  std::memcpy(pieces, &value, sizeof value);
-  for (uint32_t& piece : pieces) piece = shuffle(kind, lanes, piece, operand, uint32_t(width));
+  using Piece = std::conditional_t<kNative<T>, uint32_t, u32>;
+  constexpr unsigned words = (sizeof(T) + sizeof(Piece) - 1) / sizeof(Piece);
+  Piece pieces[words] = {};
+  std::memcpy(static_cast<void*>(pieces), &value, sizeof value);
+  for (Piece& piece : pieces) piece = Piece(shuffle(kind, lanes, u32(piece), operand, uint32_t(width)));
   T result;
   std::memcpy(static_cast<void*>(&result), pieces, sizeof result);
   return result;

@@ -108,6 +108,7 @@ void count_by_line(const Warp& warp) {
 }  // namespace
 
 void note_shared(uint32_t address, unsigned bytes, int kind) {
+  if constexpr (kScale > 1) return;  // what is counted in bytes is counted on bytes
   state.self->accesses.push_back({address, line, uint16_t(bytes), uint8_t(kind)});
 }
 
@@ -119,6 +120,7 @@ void count_wavefronts(Warp& warp) {
 
 // A matrix instruction: eight rows of 16 bytes in each phase.
 void count_rows(int line, int kind, const uint32_t* rows, unsigned count) {
+  if constexpr (kScale > 1) return;
   Wavefronts sum;
   for (unsigned begin = 0; begin < count; begin += 8) {
     std::array<uint32_t, 64> words;

@@ -2,6 +2,7 @@
 // lanes wait for. When no warp can go on, all threads have met at a barrier, or have ended, or never will.
 
 #include <algorithm>
+#include <climits>
 #include <numeric>
 
 #include "findings.h"
@@ -22,6 +23,12 @@ void give_way(Waits reason) {
 }
 
 void block_barrier() { give_way(Waits::block); }
+
+void wait_until(bool (*ready)(Thread&), uint32_t first, uint32_t second) {
+  Thread& self = *state.self;
+  self.ready = ready, self.awaited[0] = first, self.awaited[1] = second;
+  if (!ready(self)) give_way(Waits::condition);
+}
 
 uint32_t active_lanes() {
   Thread& self = *state.self;
@@ -106,12 +113,21 @@ bool settle(Warp& warp) {
   return false;
 }
 
+bool can_run(Thread& thread) {
+  return thread.waits == Waits::nothing || (thread.waits == Waits::condition && thread.ready(thread));
+}
+
+// Over fields the lanes run in any order; over numbers in their own, so that findings name the first.
+unsigned first_lane(const Warp& warp) { return kScale > 1 ? unsigned(state.random()) % warp.size : 0; }
+
 bool run_warp(Warp& warp) {
   bool ran = false;
   do {
-    for (unsigned lane = 0; lane < warp.size; ++lane) {
-      Thread& thread = *warp.thread[lane];
-      if (thread.waits != Waits::nothing) continue;
+    const unsigned first = first_lane(warp), step = first % 2 == 0 ? 1 : warp.size - 1;
+    for (unsigned i = 0; i < warp.size; ++i) {
+      Thread& thread = *warp.thread[(first + i * step) % warp.size];
+      if (!can_run(thread)) continue;
+      thread.waits = Waits::nothing;
       run_thread(thread);
       ran = true;
     }
@@ -119,11 +135,30 @@ bool run_warp(Warp& warp) {
   return ran;
 }
 
+bool waits_for_condition() {
+  return std::any_of(state.threads.begin(), state.threads.end(), [](const auto& t) { return t->waits == Waits::condition; });
+}
+
+// Until no warp can go on: each in turn, and copies that land between them. Only conditions, which other warps and
+// copies fulfil, make a second turn worth it.
+void run_warps(std::vector<unsigned>& order) {
+  for (bool ran = true; ran; ran = ran && waits_for_condition()) {
+    ran = false;
+    std::shuffle(order.begin(), order.end(), state.random);
+    for (unsigned number : order) {
+      ran = run_warp(state.warps[number]) || ran;
+      if (pending_copies() != 0 && state.random() % 4 == 0) ran = land_one() || ran;
+    }
+    if (!ran) ran = land_one();
+  }
+}
+
 const char* place_of(const Thread& thread) {
   switch (thread.waits) {
     case Waits::block: return "__syncthreads";
     case Waits::ended: return "the end of the kernel";
     case Waits::warp: return thread.operation;
+    case Waits::condition: return condition_of(thread);
     default: return "";
   }
 }
@@ -139,6 +174,12 @@ void report_divergence(Thread& thread, const Thread& other) {
 
 void check_meeting(const std::vector<Thread*>& threads) {
   for (Thread* thread : threads) {
+    if (thread->waits != Waits::condition) continue;
+    state.self = thread, line = thread->line;
+    report({.kind = "stuck", .detail = condition_of(*thread)});
+    end_run(0);
+  }
+  for (Thread* thread : threads) {
     if (thread->waits != Waits::warp) continue;
     const uint32_t absent = missing(*thread->warp, *thread);
     report_divergence(*thread, *thread->warp->thread[std::countr_zero(absent)]);
@@ -152,6 +193,7 @@ void check_meeting(const std::vector<Thread*>& threads) {
 
 void run_block() {
   poison_shared();
+  reset_async();
   state.block_begin = state.block_synchronised = ++state.clock;
   std::vector<Thread*> threads;
   for (Warp& warp : state.warps) {
@@ -161,16 +203,25 @@ void run_block() {
   for (Thread* thread : threads) {
     thread->waits = Waits::nothing, thread->line = 0, thread->groups = 0;
     thread->copies.clear();
+    thread->knows = {}, thread->fenced = 0, thread->bulk_groups = thread->product_groups = 0;
+    thread->bulk_reads.clear(), thread->products.clear();
+    thread->open_product = 0, thread->open_products.clear(), thread->operands = nullptr;
   }
   std::vector<unsigned> order(state.warps.size());
   std::iota(order.begin(), order.end(), 0u);
   for (;;) {
-    std::shuffle(order.begin(), order.end(), state.random);
-    for (unsigned number : order) run_warp(state.warps[number]);
+    run_warps(order);
     check_meeting(threads);
     for (Warp& warp : state.warps) count_wavefronts(warp);
-    if (threads.front()->waits == Waits::ended) return;
+    if (threads.front()->waits == Waits::ended) {
+      for (Thread* thread : threads) {
+        state.self = thread, line = thread->line;
+        finish_reads(thread->bulk_reads, UINT_MAX);
+      }
+      return;
+    }
     state.block_synchronised = ++state.clock;
+    learn_from_block();
     for (Thread* thread : threads) thread->waits = Waits::nothing;
   }
 }

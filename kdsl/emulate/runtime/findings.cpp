@@ -14,11 +14,17 @@ constexpr size_t kMostFindings = 100;  // different ones; a broken kernel has no
 struct Seen { int number; uint64_t times; };
 std::map<std::tuple<int, std::string, std::string, int, int, int>, Seen> seen;
 
+// As bytes of the device, where it is a place in memory.
+long long in_bytes(const Finding& finding, int64_t number) {
+  const bool memory = finding.array >= 0 || finding.array == kShared;
+  return memory && number > 0 ? (long long)number / kScale : (long long)number;
+}
+
 void print(const Finding& finding, int thread) {
   std::printf("finding kernel=%d kind=%s line=%d block=%u,%u,%u thread=%d other_line=%d other_thread=%d array=%d "
               "offset=%lld bytes=%lld detail=%s\n",
               state.launch.number, finding.kind, line, blockIdx.x, blockIdx.y, blockIdx.z, thread, finding.other_line,
-              finding.other_thread, finding.array, (long long)finding.offset, (long long)finding.bytes,
+              finding.other_thread, finding.array, in_bytes(finding, finding.offset), in_bytes(finding, finding.bytes),
               finding.detail);
   std::fflush(stdout);
 }
@@ -52,6 +58,9 @@ void print_repetitions() {
 void end_run(int status) {
   print_repetitions();
   print_wavefronts();
+#ifdef KDSL_FIELD
+  print_field();
+#endif
   std::puts("end");
   std::fflush(stdout);
   _exit(status);

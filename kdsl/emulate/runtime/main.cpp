@@ -21,7 +21,7 @@
 namespace kdsl {
 namespace {
 
-constexpr size_t kSharedWindow = 256 << 10;
+constexpr size_t kSharedWindow = (256 << 10) * kScale;
 char* memory = nullptr;
 
 [[noreturn]] void fail(const std::string& why) {
@@ -44,7 +44,7 @@ Cell* make_cells(size_t bytes, unsigned shift) {
 
 void make_shared() {
   state.shared = static_cast<char*>(std::aligned_alloc(1024, kSharedWindow));
-  state.window = {state.shared, 0, Role::shared, kShared, 1, make_cells(kSharedWindow, 1)};
+  state.window = {state.shared, 0, Role::shared, kShared, kSharedShift, make_cells(kSharedWindow, kSharedShift)};
 }
 
 // What a kernel has not written yet is 0xff bytes: NaN in every float type.
@@ -71,12 +71,13 @@ void lay_out_shared(const Kernel& kernel, size_t dynamic_bytes) {
     const size_t begin = aligned(end, alignment);
     end = begin + bytes;
     if (end > kSharedWindow) fail("more shared memory than any device has");
-    state.shared_arrays.push_back({state.shared + begin, bytes, Role::shared, kShared, 1, state.window.cells + begin / 2});
+    Cell* cells = state.window.cells + (begin >> kSharedShift);
+    state.shared_arrays.push_back({state.shared + begin, bytes, Role::shared, kShared, kSharedShift, cells});
   };
   for (unsigned i = 0; i < kernel.static_array_count; ++i) {
-    place(kernel.static_arrays[i].bytes, std::max<size_t>(kernel.static_arrays[i].alignment, 16));
+    place(kernel.static_arrays[i].bytes, std::max<size_t>(kernel.static_arrays[i].alignment, 16 * kScale));
   }
-  place(dynamic_bytes, std::max(kernel.dynamic_alignment, 16u));
+  place(dynamic_bytes * kScale, std::max(kernel.dynamic_alignment, 16u) * kScale);
   state.shared_bytes = state.window.bytes = end;
 }
 
@@ -96,7 +97,7 @@ void start_launch(std::istream& words) {
   launch.kernel = static_cast<const Kernel*>(dlsym(opened, ("kdsl_kernel_" + symbol).c_str()));
   if (launch.kernel == nullptr) fail("no kernel " + symbol);
   lay_out_shared(*launch.kernel, launch.dynamic_bytes);
-  std::printf("static kernel=%d bytes=%zu\n", launch.number, state.shared_bytes - launch.dynamic_bytes);
+  std::printf("static kernel=%d bytes=%zu\n", launch.number, state.shared_bytes / kScale - launch.dynamic_bytes);
   run_launch();
   ++launch.number;
 }
@@ -133,6 +134,10 @@ void perform(const std::string& text) {
     setitimer(ITIMER_REAL, &limit, nullptr);
   } else if (command == "buffer") {
     add_buffer(words);
+#ifdef KDSL_FIELD
+  } else if (command == "field") {
+    set_field(words);
+#endif
   } else if (command == "launch") {
     start_launch(words);
   } else if (command == "end") {

@@ -13,10 +13,12 @@ Stamp now() { return {state.clock, state.self->number, uint32_t(line)}; }
 
 // Whether `earlier` was of another thread with no barrier since: the device may do the two in either order.
 bool unordered(const Stamp& earlier) {
+  if (earlier.thread == kEngine) return !state.self->knows.has(earlier.time);
   if (earlier.time < state.launch.begin) return false;
   if (earlier.time < state.block_begin) return true;  // another block of this launch
   const Thread& self = *state.self;
   if (earlier.thread == self.number || earlier.time < state.block_synchronised) return false;
+  if (earlier.thread < self.knows.before.size() && earlier.time < self.knows.before[earlier.thread]) return false;
   return !(earlier.thread / kLanes == self.warp->number && earlier.time < self.warp->synchronised);
 }
 
@@ -25,8 +27,9 @@ void report_cell(const char* kind, const char* detail, const Region& region, siz
   finding.offset = int64_t(cell << region.granule_shift);
   if (region.role == Role::shared) finding.offset += region.base - state.shared;
   if (other != nullptr) {
-    const bool elsewhere = other->time < state.block_begin;
+    const bool elsewhere = other->thread != kEngine && other->time < state.block_begin;
     finding.other_line = int(other->line), finding.other_thread = elsewhere ? -2 : int(other->thread);
+    if (other->thread == kEngine) finding.other_thread = -1;
   }
   report(finding);
 }
@@ -46,10 +49,16 @@ void note_reader(Cell& cell, const Stamp& reader) {
   cell.read = reader;
 }
 
+// The last reads of a cell by each warp, which mbarriers may order one by one. Null where they are not kept.
+Stamp* reads_by_warp(const Region& region, size_t index) {
+  if (state.warp_reads.empty() || region.role != Role::shared) return nullptr;
+  return &state.warp_reads[size_t(&region.cells[index] - state.window.cells) * state.warps.size()];
+}
+
 // True for the first cell at which something is wrong, which is enough for one access.
 bool flaw_of_read(const Region& region, size_t index) {
   const Cell& cell = region.cells[index];
-  if (cell.written.time == kInFlight) {
+  if (cell.written.time == kInFlight || (cell.written.thread == kEngine && unordered(cell.written))) {
     report_cell("unawaited", "read", region, index, &cell.written);
   } else if (cell.written.time == 0 && region.role != Role::updated) {
     report_cell("uninitialised", "", region, index, nullptr);
@@ -77,8 +86,8 @@ bool same_bytes(const Region& region, uintptr_t address, unsigned bytes, const C
 
 bool flaw_of_write(const Region& region, uintptr_t address, unsigned bytes, size_t index, const Written& what) {
   const Cell& cell = region.cells[index];
-  const bool in_flight = cell.written.time == kInFlight;
-  if (in_flight || unordered(cell.written)) {
+  const bool in_flight = cell.written.time == kInFlight || cell.written.thread == kEngine;
+  if (cell.written.time == kInFlight || unordered(cell.written)) {
     const bool same = same_bytes(region, address, bytes, cell, what);
     const char* kind = same ? "redundant" : in_flight ? "unawaited" : "race";
     report_cell(kind, same || in_flight ? "write" : "write-after-write", region, index, &cell.written);
@@ -87,6 +96,13 @@ bool flaw_of_write(const Region& region, uintptr_t address, unsigned bytes, size
   for (const Stamp* reader : {&cell.first_read, &cell.read, &cell.read_beside, &cell.read_elsewhere}) {
     if (reader->time != 0 && unordered(*reader)) {
       report_cell("race", "write-after-read", region, index, reader);
+      return true;
+    }
+  }
+  const Stamp* of_warp = reads_by_warp(region, index);
+  for (size_t warp = 0; of_warp != nullptr && warp < state.warps.size(); ++warp) {
+    if (of_warp[warp].time != 0 && unordered(of_warp[warp])) {
+      report_cell("race", "write-after-read", region, index, &of_warp[warp]);
       return true;
     }
   }
@@ -124,6 +140,7 @@ bool check_read(const Region& region, uintptr_t address, unsigned bytes, unsigne
   for (size_t i = first; i <= last; ++i) {
     flawed = flawed || flaw_of_read(region, i);
     note_reader(region.cells[i], reader);
+    if (Stamp* of_warp = reads_by_warp(region, i)) of_warp[state.self->warp->number] = reader;
   }
   return true;
 }
@@ -158,6 +175,7 @@ void load(const Region* region, uintptr_t address, void* to, unsigned bytes, uns
 
 void store(const Region* region, uintptr_t address, const void* from, unsigned bytes, unsigned alignment) {
   if (!check_write(*region, address, bytes, alignment, {from, nullptr})) return;
+  check_registers(from, bytes);
   if (region->role == Role::shared) note_shared(shared_address(address), bytes, kStore);
   stamp_write(*region, address, bytes, now());
   std::memcpy(reinterpret_cast<void*>(address), from, bytes);
@@ -169,13 +187,15 @@ void outside_registers(long index, long elements) {
 
 void poison_shared() {
   std::memset(state.shared, 0xff, state.shared_bytes);
-  std::fill_n(state.window.cells, (state.shared_bytes >> 1) + 1, Cell{});
+  std::fill_n(state.window.cells, (state.shared_bytes >> kSharedShift) + 1, Cell{});
 }
 
 // --- addresses ----------------------------------------------------------------------------------------------------
 
-uint32_t shared_address(uintptr_t address) { return uint32_t(address - reinterpret_cast<uintptr_t>(state.shared)); }
-uintptr_t generic_address(uint32_t shared) { return reinterpret_cast<uintptr_t>(state.shared) + shared; }
+uint32_t shared_address(uintptr_t address) {
+  return uint32_t((address - reinterpret_cast<uintptr_t>(state.shared)) / kScale);
+}
+uintptr_t generic_address(uint32_t shared) { return reinterpret_cast<uintptr_t>(state.shared) + uintptr_t(shared) * kScale; }
 const Region* shared_region(uint32_t) { return &state.window; }
 const Region* static_array(unsigned number) { return &state.shared_arrays[number]; }
 const Region* dynamic_array() { return &state.shared_arrays.back(); }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "../device/interface.h"
@@ -12,15 +14,17 @@
 namespace kdsl {
 
 constexpr unsigned kLanes = 32, kMostThreads = 1024;
+constexpr unsigned kSharedShift = kScale;  // log2 of the bytes of a cell of shared memory: two bytes of the device
 
 // When, by whom and on which line some bytes were last touched. `time` counts barriers: everything before a barrier
 // has a smaller time than everything after it. 0 is never.
 struct Stamp {
   uint32_t time = 0;
-  uint32_t thread : 10 = 0;
-  uint32_t line : 22 = 0;
+  uint32_t thread : 11 = 0;
+  uint32_t line : 21 = 0;
 };
 constexpr uint32_t kInFlight = UINT32_MAX;  // an asynchronous copy writes here and has not been waited for
+constexpr unsigned kEngine = kMostThreads;  // the thread of a copy that has landed; its time is the arrival it belongs to
 
 // The history of one granule of memory: enough of its readers that a racing write always meets one of them.
 // `read` is the last one, `read_beside` the last other lane of its warp, `read_elsewhere` the last of another warp,
@@ -40,7 +44,7 @@ struct Region {
   Cell* cells = nullptr;    // none for inputs: nobody may write them
 };
 
-struct Copy {  // cp.async
+struct Copy {  // cp.async; `bytes` and `read` as they lie here
   uint32_t to;
   const Region* region;
   uintptr_t from;
@@ -59,7 +63,26 @@ struct SharedAccess {
   uint8_t kind;
 };
 
-enum class Waits : uint8_t { nothing, warp, lanes, block, ended };
+enum class Waits : uint8_t { nothing, warp, lanes, block, condition, ended };
+
+// What is known to have happened before: of each thread everything earlier than a time, and of the arrivals of bulk
+// copies those in the set. Empty where only barriers of warps and blocks order threads.
+struct Knowledge {
+  std::vector<uint32_t> before;
+  std::vector<bool> arrivals;
+  void join(const Knowledge& other);
+  bool has(uint32_t arrival) const { return arrival < arrivals.size() && arrivals[arrival]; }
+};
+
+// A copy of shared memory to global memory in a bulk group, or the operands of an asynchronous product.
+struct AsyncRead {
+  uint32_t from;
+  unsigned bytes, group;
+  const Region* region;  // where it is copied to; null for a product
+  uintptr_t to;
+  bool done;
+};
+
 
 struct Warp;
 struct Thread {
@@ -71,11 +94,20 @@ struct Thread {
   const char* operation = "";         // of the warp, that it waits in
   void (*resolve)(Warp&, uint32_t) = nullptr;
   uint32_t lanes = 0;                 // that take part in it
-  uint32_t in[8] = {}, out[4] = {};   // what it hands in and gets back
-  float c[4] = {}, d[4] = {};
+  u32 in[8] = {}, out[4] = {};        // what it hands in and gets back
+  f32 c[4] = {}, d[4] = {};
   unsigned groups = 0;                // of copies, committed so far
   std::vector<Copy> copies;           // issued and not yet waited for
   std::vector<SharedAccess> accesses; // since its warp was last together
+  bool (*ready)(Thread&) = nullptr;   // the condition that it waits for, about `awaited`
+  uint32_t awaited[2] = {};
+  Knowledge knows;
+  uint32_t fenced = 0;                // time of its last proxy fence
+  std::vector<AsyncRead> bulk_reads, products;
+  unsigned bulk_groups = 0, product_groups = 0;
+  uint32_t open_product = 0;          // the number of the product group that is not committed yet
+  std::vector<std::pair<unsigned, uint32_t>> open_products;  // groups not waited for, with their numbers
+  struct Operands* operands = nullptr;  // of the warpgroup's product that it takes part in
   Fiber fiber;
 };
 
@@ -108,14 +140,30 @@ struct State {
   std::vector<Region> shared_arrays;  // static ones, then the dynamic one
   Region window{};                 // all of it, for accesses by shared address
   std::vector<Region> buffers;
+  std::vector<Stamp> warp_reads;      // the last read of each cell of shared memory by each warp, where mbarriers are
 };
 
 extern State state;
+
+// The asynchronous side of a block: mbarriers, bulk copies, barriers of some threads.
+void reset_async();
+bool land_one();                           // a bulk copy that the seed chooses; false where none is on its way
+uint32_t pending_copies();
+void learn_from_block();                   // all threads have met
+void learn_from_warp(Warp& warp, uint32_t lanes);
+const char* condition_of(const Thread& thread);  // what a thread that never goes on waits for
+Knowledge knowledge_of(const Thread& thread);
+void wait_until(bool (*ready)(Thread&), uint32_t first, uint32_t second);
+bool read_by_engine(uint32_t address, unsigned bytes);
+void check_registers(const void* from, unsigned bytes);  // that a store takes to memory
+void finish_reads(std::vector<AsyncRead>& reads, unsigned covered);
+bool fenced_for_engine(const Stamp& written, const Thread& reader);
 
 void run_launch();                         // every block, in an order that the seed chooses
 void give_way(Waits reason);               // the running thread waits
 void land_copies(Thread& thread, unsigned pending_groups);
 void poison_shared();
+void poison_before_copy(uintptr_t target, unsigned bytes);
 void note_shared(uint32_t address, unsigned bytes, int kind);
 void count_wavefronts(Warp& warp);         // of what its lanes accessed since they last met
 void count_rows(int line, int kind, const uint32_t* rows, unsigned count);
@@ -127,6 +175,11 @@ bool check_write(const Region& region, uintptr_t address, unsigned bytes, unsign
 void stamp_write(const Region& region, uintptr_t address, unsigned bytes, Stamp stamp);
 // Waits until all lanes in `lanes` asked for `operation`, of which `resolve` then does the work for the whole warp.
 void collective(const char* operation, uint32_t lanes, bool aligned, void (*resolve)(Warp&, uint32_t));
+
+#ifdef KDSL_FIELD
+void set_field(std::istream& words);
+void print_field();
+#endif
 
 // The copy of `thread` that is on its way to `address` in the shared window, or null.
 const Copy* copy_in_flight(const Thread& thread, uint32_t address);

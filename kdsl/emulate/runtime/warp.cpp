@@ -1,6 +1,7 @@
 // What a warp does as one: shuffles, votes, matrix loads and products. Each lane hands in its operands and waits; when
 // all have come, the work is done once for the warp.
 
+#include <algorithm>
 #include <cstring>
 
 #include "../device/numbers.h"
@@ -37,7 +38,7 @@ unsigned source_lane(Shuffle kind, unsigned lane, uint32_t operand, uint32_t wid
 
 void resolve_shuffle(Warp& warp, uint32_t lanes) {
   each_lane(warp, lanes, [&](unsigned lane, Thread& thread) {
-    const unsigned from = source_lane(Shuffle(thread.in[3]), lane, thread.in[1], thread.in[2]);
+    const unsigned from = source_lane(Shuffle(uint32_t(thread.in[3])), lane, thread.in[1], thread.in[2]);
     if (from < kLanes && (lanes >> from & 1)) {
       thread.out[0] = warp.thread[from]->in[0];
     } else {
@@ -50,16 +51,18 @@ void resolve_shuffle(Warp& warp, uint32_t lanes) {
 
 void resolve_ballot(Warp& warp, uint32_t lanes) {
   uint32_t votes = 0;
-  each_lane(warp, lanes, [&](unsigned lane, Thread& thread) { votes |= thread.in[0] << lane; });
+  each_lane(warp, lanes, [&](unsigned lane, Thread& thread) { votes |= uint32_t(thread.in[0]) << lane; });
   each_lane(warp, lanes, [&](unsigned, Thread& thread) { thread.out[0] = votes; });
 }
 
 // Only a barrier of the whole warp orders memory here; one of some lanes orders those lanes alone, which is not kept.
 void resolve_barrier(Warp& warp, uint32_t lanes) {
   if (lanes == warp.existing()) warp.synchronised = ++state.clock;
+  learn_from_warp(warp, lanes);
 }
 
-using Row = uint16_t[8];
+using Row = u16[8];
+constexpr unsigned kRowBytes = 16 * kScale;
 constexpr uint32_t kNoRow = UINT32_MAX;
 
 // Rows of 8 elements: lane 8 m + i holds the address of row i of matrix m.
@@ -73,17 +76,17 @@ void resolve_load_matrices(Warp& warp, uint32_t) {
     act_for(thread);
     addresses[lane] = thread.in[0];
     const uintptr_t row = generic_address(thread.in[0]);
-    const bool readable = check_read(state.window, row, 16, 16);
-    if (readable) std::memcpy(rows[lane], reinterpret_cast<const void*>(row), 16);
-    else std::memset(rows[lane], 0xff, 16);
+    const bool readable = check_read(state.window, row, kRowBytes, kRowBytes);
+    if (readable) std::memcpy(rows[lane], reinterpret_cast<const void*>(row), kRowBytes);
+    else std::memset(static_cast<void*>(rows[lane]), 0xff, kRowBytes);
   }
   count_rows(warp.thread[0]->line, kLoadMatrix, addresses, 8 * matrices);
   each_lane(warp, 0xffffffff, [&](unsigned lane, Thread& thread) {
     const unsigned major = lane / 4, minor = lane % 4 * 2;
     for (unsigned m = 0; m < matrices; ++m) {
       const Row* matrix = rows + 8 * m;
-      const uint32_t low = transposed ? matrix[minor][major] : matrix[major][minor];
-      const uint32_t high = transposed ? matrix[minor + 1][major] : matrix[major][minor + 1];
+      const u32 low = transposed ? matrix[minor][major] : matrix[major][minor];
+      const u32 high = transposed ? matrix[minor + 1][major] : matrix[major][minor + 1];
       thread.out[m] = low | high << 16;
     }
   });
@@ -97,7 +100,7 @@ void resolve_store_matrices(Warp& warp, uint32_t) {
     const unsigned major = lane / 4, minor = lane % 4 * 2;
     for (unsigned m = 0; m < matrices; ++m) {
       for (unsigned half = 0; half < 2; ++half) {
-        const auto value = uint16_t(thread.in[3 + m] >> 16 * half);
+        const auto value = u16(thread.in[3 + m] >> 16 * half);
         (transposed ? rows[8 * m + minor + half][major] : rows[8 * m + major][minor + half]) = value;
       }
     }
@@ -108,34 +111,34 @@ void resolve_store_matrices(Warp& warp, uint32_t) {
     act_for(thread);
     addresses[lane] = thread.in[0];
     const uintptr_t row = generic_address(thread.in[0]);
-    if (!check_write(state.window, row, 16, 16, {rows[lane], nullptr})) continue;
-    stamp_write(state.window, row, 16, {state.clock, thread.number, uint32_t(line)});
-    std::memcpy(reinterpret_cast<void*>(row), rows[lane], 16);
+    if (!check_write(state.window, row, kRowBytes, kRowBytes, {rows[lane], nullptr})) continue;
+    stamp_write(state.window, row, kRowBytes, {state.clock, thread.number, uint32_t(line)});
+    std::memcpy(reinterpret_cast<void*>(row), rows[lane], kRowBytes);
   }
   count_rows(warp.thread[0]->line, kStoreMatrix, addresses, 8 * matrices);
 }
 
 void resolve_transpose(Warp& warp, uint32_t lanes) {
-  uint16_t matrix[8][8];
-  each_lane(warp, lanes, [&](unsigned lane, Thread& thread) { std::memcpy(&matrix[lane / 4][lane % 4 * 2], thread.in, 4); });
+  u16 matrix[8][8];
+  each_lane(warp, lanes, [&](unsigned lane, Thread& thread) { std::memcpy(static_cast<void*>(&matrix[lane / 4][lane % 4 * 2]), thread.in, 4 * kScale); });
   each_lane(warp, lanes, [&](unsigned lane, Thread& thread) {
-    thread.out[0] = matrix[lane % 4 * 2][lane / 4] | uint32_t(matrix[lane % 4 * 2 + 1][lane / 4]) << 16;
+    thread.out[0] = u32(matrix[lane % 4 * 2][lane / 4]) | u32(matrix[lane % 4 * 2 + 1][lane / 4]) << 16;
   });
 }
 
 // --- products -----------------------------------------------------------------------------------------------------
 
-template <Element element> float value_of(uint32_t bits) {
-  if constexpr (element == Element::bf16) return value_of_bfloat16(uint16_t(bits));
-  if constexpr (element == Element::f16) return value_of_half(uint16_t(bits));
-  return std::bit_cast<float>(bits & 0xffffe000);
+template <Element element> f32 value_of(u32 bits) {
+  if constexpr (element == Element::bf16) return value_of_bfloat16(u16(bits));
+  if constexpr (element == Element::f16) return value_of_half(u16(bits));
+  return value_of_tf32(bits);
 }
 
 // Lane l holds columns l % 4 (of pairs for 16-bit elements) and rows, or for b columns, l / 4; registers go by 8 rows,
 // then by the second half of the depth. PTX ISA, "Matrix fragments for mma.m16n8k16" and its neighbours.
 template <Element element, unsigned depth> void resolve_multiply(Warp& warp, uint32_t) {
   constexpr unsigned packed = element == Element::tf32 ? 1 : 2, span = 4 * packed, halves = depth / span;
-  float a[16][depth], b[depth][8], d[16][8];
+  f32 a[16][depth], b[depth][8], d[16][8];
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     const Thread& thread = *warp.thread[lane];
     for (unsigned half = 0; half < halves; ++half) {
@@ -172,7 +175,7 @@ constexpr const char* kStoreName[] = {"", "stmatrix.x1", "stmatrix.x2", "", "stm
 
 }  // namespace
 
-uint32_t shuffle(Shuffle kind, uint32_t lanes, uint32_t value, uint32_t operand, uint32_t width) {
+u32 shuffle(Shuffle kind, uint32_t lanes, u32 value, uint32_t operand, uint32_t width) {
   Thread& self = *state.self;
   self.in[0] = value, self.in[1] = operand, self.in[2] = width, self.in[3] = uint32_t(kind);
   collective("shfl.sync", lanes, false, resolve_shuffle);
@@ -186,41 +189,43 @@ uint32_t ballot(uint32_t lanes, bool predicate) {
   return self.out[0];
 }
 
+unsigned own_lane() { return state.self->lane; }
+
 void warp_barrier(uint32_t lanes) { collective("syncwarp", lanes, false, resolve_barrier); }
 
-void load_matrices(uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row) {
+void load_matrices(u32* fragments, unsigned matrices, bool transposed, uint32_t row) {
   Thread& self = *state.self;
   self.in[0] = row, self.in[1] = matrices, self.in[2] = transposed;
   collective(kLoadName[matrices], 0xffffffff, true, resolve_load_matrices);
-  std::memcpy(fragments, self.out, 4 * matrices);
+  std::copy_n(self.out, matrices, fragments);
 }
 
-void store_matrices(const uint32_t* fragments, unsigned matrices, bool transposed, uint32_t row) {
+void store_matrices(const u32* fragments, unsigned matrices, bool transposed, uint32_t row) {
   Thread& self = *state.self;
   self.in[0] = row, self.in[1] = matrices, self.in[2] = transposed;
-  std::memcpy(self.in + 3, fragments, 4 * matrices);
+  std::copy_n(fragments, matrices, self.in + 3);
   collective(kStoreName[matrices], 0xffffffff, true, resolve_store_matrices);
 }
 
-uint32_t transpose_matrix(uint32_t fragment) {
+u32 transpose_matrix(u32 fragment) {
   Thread& self = *state.self;
   self.in[0] = fragment;
   collective("movmatrix", 0xffffffff, true, resolve_transpose);
   return self.out[0];
 }
 
-void multiply(Element element, unsigned depth, const uint32_t* a, const uint32_t* b, const float* c, float* d) {
+void multiply(Element element, unsigned depth, const u32* a, const u32* b, const f32* c, f32* d) {
   Thread& self = *state.self;
   const unsigned of_b = depth / (element == Element::tf32 ? 4 : 8);
-  std::memcpy(self.in, a, 8 * of_b);
-  std::memcpy(self.in + 4, b, 4 * of_b);
-  std::memcpy(self.c, c, sizeof self.c);
+  std::copy_n(a, 2 * of_b, self.in);
+  std::copy_n(b, of_b, self.in + 4);
+  std::copy_n(c, 4, self.c);
   for (const Product& product : kProducts) {
     if (product.element == element && product.depth == depth) {
       collective(product.name, 0xffffffff, true, product.resolve);
     }
   }
-  std::memcpy(d, self.d, sizeof self.d);
+  std::copy_n(self.d, 4, d);
 }
 
 }  // namespace kdsl

@@ -42,7 +42,7 @@ def test_every_line_stays_where_it_is():
 @pytest.mark.parametrize("source, what, line", [
     (HEAD + "  x[0] = strange(y[0]);\n}\n", "`strange`", 2),
     (HEAD + "  strange_t z;\n}\n", "`strange_t`", 2),
-    (HEAD + '  asm volatile("wgmma.fence.sync.aligned;");\n}\n', "`wgmma.fence.sync.aligned`", 2),
+    (HEAD + '  asm volatile("tcgen05.fence::before_thread_sync;");\n}\n', "`tcgen05.fence::before_thread_sync`", 2),
     (HEAD + '  unsigned a;\n  asm("mov.u64 %0, %1;" : "=q"(a) : "q"(a));\n}\n', '"q"|`=q`', 3),
     ("#include <mma.h>\n" + HEAD + "}\n", "<mma.h>", 1),
     (HEAD + "  __shared__ float t[4][4];\n}\n", "one dimension", 2),
