@@ -51,32 +51,42 @@ EXIT_PROVED, EXIT_FINDINGS, EXIT_TOOL = 0, 1, 3
     "--every-option", is_flag=True, help="For operators: every combination of options with every form."
 )
 @click.option("--seed", type=click.IntRange(0), help="Repeat the draws of an earlier proof.")
+@click.option(
+    "--threads",
+    is_flag=True,
+    help="CUDA rules only: run the text for the device, a fiber for each thread, in place of the schedule.",
+)
 @click.option("--fresh", is_flag=True, help="Prove again what was proved before.")
 @click.option(
     "--record", is_flag=True, help="Write the forms proved into the ledger that `kdsl check` reads."
 )
 @click.option("--format", "form", type=click.Choice(("text", "json", "markdown")), default="text", show_default=True)
-def prove(paths, target, shape, trials, points, settings, choices, every_option, seed, fresh, record, form):
+def prove(paths, target, shape, trials, points, settings, choices, every_option, seed, threads, fresh, record, form):
     """Prove that scheduled rules, and the forms of operators, compute what the operator means.
 
     \b
       kdsl prove rules/kda.chunk_forward/cpu_split.kds
       kdsl prove stdlib/operators --format json
       kdsl prove rules/ --target cpu --points default --shape T=64,K=128,V=128
+      kdsl prove rules/kda.decode/lane_columns.kds --target sm_90a --threads
 
     Rules are run after scheduling, operators form by form, over random finite fields beside the
-    token-by-token recurrence. Exit status: 0 all proved, 1 something is rejected or unknown, 2 wrong usage,
-    3 a tool is missing.
+    token-by-token recurrence. With --threads it is the generated CUDA that runs,
+    with barriers, waits and copies in flight: thread order and arrivals are drawn
+    at random, and a race is a finding by itself. Exit status: 0 all proved,
+    1 something is rejected or unknown, 2 wrong usage, 3 a tool is missing.
     """
     run = Run(paths, target, shape, trials, points, settings, choices, every_option, form)
-    run.record = record
-    sys.exit(run.run(seed=seed, fresh=fresh))
+    run.record, run.threads = record, threads
+    if threads and record:
+        raise click.UsageError("--record writes down forms of operators; --threads proves texts of CUDA rules")
+    sys.exit(run.run(seed=seed, **({} if threads else {"fresh": fresh})))
 
 
 class Run:
     """One call of the command: check, list what there is to prove, prove it, print."""
 
-    record = False
+    record = threads = False
 
     def __init__(self, paths, target, shape, trials, points, settings, choices, every_option, form):
         self.paths, self.target, self.shape, self.trials = paths, target, shape or None, trials
@@ -108,9 +118,16 @@ class Run:
 
         started = time.perf_counter()
         jobs = list(self.jobs())
+        if self.threads:
+            from kdsl.driver.threads import prove_rule_threads
+
+            jobs = [(job, span) for job, span in jobs if self.is_cuda(job.target)]
+            options["how"] = prove_rule_threads
         if not jobs:
             raise click.UsageError(
-                "there is no rule and no operator in these files for that target and these choices"
+                "there is no CUDA rule in these files for that target and these choices"
+                if self.threads
+                else "there is no rule and no operator in these files for that target and these choices"
             )
         proofs, diagnostics = [], {}
         for number, (job, span) in enumerate(jobs):
@@ -127,6 +144,9 @@ class Run:
             self.write_ledger([job for job, _ in jobs], proofs)
         self.report([job for job, _ in jobs], proofs, diagnostics, time.perf_counter() - started)
         return EXIT_PROVED if all(proof.proved for proof in proofs) else EXIT_FINDINGS
+
+    def is_cuda(self, target: str) -> bool:
+        return target in self.library.targets and self.library.targets[target].family == "cuda"
 
     def jobs(self):
         """What the files declare: their rules, their operators."""

@@ -23,13 +23,13 @@ import math
 from kdsl.prove.proof import BOUND
 
 MOST_TRIALS = 40
-SMALLEST = 30  # log2 of the first prime is at least this
+SMALLEST = 30  # log2 of the first prime is at least this, unless said otherwise
 
 
-def trial_bound(degree: int, exponent_degree: int, depth: int) -> float:
+def trial_bound(degree: int, exponent_degree: int, depth: int, smallest_bits: int = SMALLEST) -> float:
     """The chance that one trial misses a difference: 2 D / |S| for each level, with the smallest S of the
     tower."""
-    smallest = 2.0 ** (SMALLEST - depth + 1)
+    smallest = 2.0 ** (smallest_bits - depth + 1)
     return min(1.0, 2 * (max(degree, 1) + (depth - 1) * max(exponent_degree, 1)) / smallest)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from attrs import field, frozen
 
 TAINT = np.uint32(1 << 31)  # read before it was written
+BITS = 31  # of the first prime, unless asked otherwise
 LIMB = 2048  # exp(x) is a product of three table entries, one for each 11 bits of x
 SMALL_PRIMES = tuple(p for p in range(3, 400, 2) if all(p % q for q in range(3, int(p**0.5) + 1, 2)))
 WITNESSES = (2, 3, 5, 7)  # decide primality below 3,215,031,751 (Jaeschke 1993)
@@ -46,9 +47,9 @@ def _witness_agrees(a: int, odd: int, twos: int, n: int) -> bool:
     return False
 
 
-def draw_chain(rng: np.random.Generator, depth: int) -> tuple[int, ...]:
-    """A random chain of `depth` primes, the largest first and in [2^30, 2^31)."""
-    low = 1 << (31 - depth)
+def draw_chain(rng: np.random.Generator, depth: int, bits: int = BITS) -> tuple[int, ...]:
+    """A random chain of `depth` primes, the largest first and of `bits` bits: in [2^30, 2^31) for 31."""
+    low = 1 << (bits - depth)
     step, offset = (30, 29) if depth >= 4 else (2, 1)  # a chain of four or more ends in r = 29 mod 30
     while True:
         last = rng.integers(low // step, 2 * low // step, 1 << 14, dtype=np.int64) * step + offset
@@ -79,8 +80,8 @@ class Tower:
     memo: dict = field(factory=dict, eq=False, repr=False)
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, depth: int) -> Tower:
-        primes = draw_chain(rng, depth)
+    def draw(cls, rng: np.random.Generator, depth: int, bits: int = BITS) -> Tower:
+        primes = draw_chain(rng, depth, bits)
         # squares other than 1 have the odd prime order (p - 1) / 2 = P[n + 1]
         roots = tuple(pow(int(rng.integers(2, p - 1)), 2, p) for p in primes[:-1])
         ln2 = int(rng.integers(2, min(primes)))

@@ -21,6 +21,8 @@ from kdsl.prove.lowered import prove
 from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.syntax import nodes as n
 
+How = Callable[..., Proof]  # of a lowering, shape and trials, with a seed
+
 
 @frozen
 class Job:
@@ -48,8 +50,12 @@ class Job:
         """Whether this proves a form of the operator."""
         return self.form is not None and self.subject == operator.name
 
-    def prove(self, shape: Mapping[str, int] | None, trials: int | None, **options) -> Proof:
-        proof = prove(Lowering(self.plan()), shape, trials, scheduled=self.scheduled, **options)
+    def prove(self, shape: Mapping[str, int] | None, trials: int | None, how: How | None = None, **options) -> Proof:
+        """`how` proves the lowered rule in another way than by its schedule."""
+        if how is not None:
+            proof = how(Lowering(self.plan()), shape, trials, **options)
+        else:
+            proof = prove(Lowering(self.plan()), shape, trials, scheduled=self.scheduled, **options)
         return evolve(proof, subject=self.label)
 
 

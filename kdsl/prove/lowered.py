@@ -84,6 +84,17 @@ def prove(
     )
 
 
+def unknown(plan: Plan, obstacle: NoMeaning) -> Proof:
+    """The verdict on a program with an expression that has no meaning."""
+    return Proof(
+        UNKNOWN,
+        name_of(plan),
+        obstacle=str(obstacle),
+        remedy=obstacle.remedy,
+        obstacle_span=stage_span(plan, obstacle.stage),
+    )
+
+
 def prove_functions(
     plan: Plan,
     functions: list[Function],
@@ -103,13 +114,7 @@ def prove_functions(
         if further:
             cases = (*cases, *further_cases(plan, functions, cases))
     except NoMeaning as obstacle:
-        return Proof(
-            UNKNOWN,
-            name,
-            obstacle=str(obstacle),
-            remedy=obstacle.remedy,
-            obstacle_span=stage_span(plan, obstacle.stage),
-        )
+        return unknown(plan, obstacle)
     subject = Subject(name, plan.operator, plan.settings, plan.specialization.options, program, cases)
 
     known = None if fresh or seed is not None else recalled(subject, trials)

@@ -33,6 +33,12 @@ AXES = {
 }
 
 
+def axes_of(operator: str, name: str, count: int) -> tuple[str, ...]:
+    """Names of an output's axes."""
+    known = AXES.get(operator, {}).get(name)
+    return known or tuple(f"axis {axis}" for axis in range(count))
+
+
 @frozen(eq=False)
 class Trial:
     """One random draw for a call, and what the recurrence makes of it: logical arrays by output."""
@@ -77,10 +83,10 @@ def draw(rng: np.random.Generator, depth: int, situation: Situation) -> Trial:
     }
     values |= {name: tower.elements(rng, (), levels[name]) for name in SCALARS if name in levels}
     pieces = MEANINGS[call.operator]({n: Elements(tower, levels[n], v) for n, v in values.items()}, call)
-    return Trial(tower, situation, values, _assembled(situation, values, pieces))
+    return Trial(tower, situation, values, assembled(situation, values, pieces))
 
 
-def _assembled(
+def assembled(
     situation: Situation, values: Mapping[str, np.ndarray], pieces: Pieces
 ) -> dict[str, np.ndarray]:
     """Whole outputs; what no piece covers keeps its value (the pool) or stays unwritten."""
@@ -149,7 +155,7 @@ def compare(operator: str, case: Case, trial: Trial, outcome: Outcome) -> Differ
         wrong = np.flatnonzero(found.reshape(-1) != expected.reshape(-1))
         if len(wrong):
             where = np.unravel_index(int(wrong[0]), expected.shape)
-            at = dict(zip(AXES[operator][name], (int(x) for x in where), strict=False))
+            at = dict(zip(axes_of(operator, name, expected.ndim), (int(x) for x in where), strict=False))
             got = int(found[where])
             unwritten = bool(got & int(TAINT))
             what = f"{len(wrong)} of {expected.size} elements of `{name}` " + (
