@@ -1,4 +1,4 @@
-"""`python -m kdsl COMMAND`: every command; `bench` also on a machine that has no click."""
+"""`python -m kdsl COMMAND`: every command; `bench` and `tune` also on a machine that has no click."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import sys
 
 # Commands that run where PyTorch, NumPy and attrs are all there is.
-PROGRAMS = {"bench": "kdsl.bench.program"}
+PROGRAMS = {"bench": "kdsl.bench.program", "tune": "kdsl.tune.program"}
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "viz": "the schedule as a picture: stages, loops, where every tensor lives and how long",
     "validate": "decide what waits for a device: error, latency, profiler metrics of a bundle",
     "bench": "times of the published cases on a device, judged first, beside a library",
+    "tune": "the values of `choose` that are fastest on a device, as a diff for review",
     "verdicts": "every clause of every rule on every target, as tables",
     "prove": "the scheduled program computes the operator: equality over finite fields",
     "fmt": "rewrite files in the one canonical form",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kdsl.syntax.findings import Findings
-from kdsl.syntax.here import Here, Repair, made
+from kdsl.syntax.here import AHEAD, LONGEST, Here, Repair, made
 from kdsl.syntax.layout import CONTINUES
 from kdsl.syntax.tokens import LINE, Token
 from kdsl.syntax.words import CONTINUING, describe, found
@@ -158,7 +158,9 @@ def missing_comma(here: Here, findings: Findings):
         return None
     previous = here.previous
     comma = made(",", None, previous.stop, previous.stop)
-    if not here.fits(here.position, 0, comma):
+    line = made("\n", None, previous.stop, previous.stop)
+    other = LINE in here.expected and here.fits(here.position, 0, line)  # an item of its own would do as well so far
+    if not here.fits(here.position, 0, comma, ahead=LONGEST if other else AHEAD):
         return None
     findings.report(
         "E021", (here.token.start, here.token.stop), f"a comma is missing before {found(here)}",
