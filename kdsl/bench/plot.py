@@ -69,15 +69,15 @@ def _row(check: Check, y: float, axis: _Axis, first: bool) -> Iterator[str]:
     median, p95, floor = (axis.at(n[key]) for key in ("median_us", "p95_us", "floor_us"))
     yield f'<path d="M{floor:.1f} {y - 7}V{y + 7}" stroke="{INK}" stroke-width="1.6"/>'
     yield f'<path d="M{median:.1f} {y}H{p95:.1f}" stroke="{colour}" stroke-width="2"/>'
-    yield f'<circle cx="{median:.1f}" cy="{y}" r="4.4" fill="{colour}"/>'
     yield ring(f"{p95:.1f}", y, colour)
-    share = f"{100 * n['share_of_floor']:.0f}% of floor" if check.status == PASSED else "refused"
+    yield f'<circle cx="{median:.1f}" cy="{y}" r="4.4" fill="{colour}"/>'
+    share = f"floor {100 * n['share_of_floor']:.0f}%" if check.status == PASSED else "refused"
     yield text(MARGIN + NAMES + PLOT + 12, y + 4, f"{n['median_us']:.1f} us, {share}", 12, colour)
 
 
 def _legend(y: float) -> Iterator[str]:
     x = MARGIN
-    for colour, name in ((OURS, "a bundle"), (LIBRARY, "a library"), (REFUSED, "wrong or below the floor")):
+    for colour, name in ((OURS, "a bundle"), (LIBRARY, "a library"), (REFUSED, "below the floor")):
         yield f'<circle cx="{x + 5}" cy="{y - 4}" r="4.4" fill="{colour}"/>'
         yield text(x + 16, y, name, 12, FAINT)
         x += 46 + 7 * len(name)

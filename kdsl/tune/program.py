@@ -95,6 +95,8 @@ def _step(asked: argparse.Namespace) -> int:
         if asked.prepare or asked.source:
             raise NotUsable(f"{subject} is a folder; --prepare and --from go with a rule (NAME{RULE_SUFFIX})")
         prepared = read(subject)
+        if asked.target not in (None, prepared.target):
+            raise NotUsable(f"{subject} is prepared for {prepared.target}, not for {asked.target}")
         walked(asked, subject, prepared)
         return summary(prepared, Log.read(subject / LOG), subject)
     if asked.prepare:

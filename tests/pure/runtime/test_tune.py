@@ -167,6 +167,7 @@ def test_what_cannot_be_used_is_named(tmp_path, folder, capsys):
     ):
         assert tune(*words) == status and said in capsys.readouterr().err
     place = folder(one=("float *S = state", None))
+    assert tune(place, "--target", "sm_90a") == 2 and "is prepared for cpu, not for sm_90a" in capsys.readouterr().err
     for change, said in (
         ({"schema": 9}, "it has schema 9, this kdsl reads 1"),
         ({"target": "sm_90a"}, "no device here runs code for sm_90a: PyTorch sees no GPU here"),
