@@ -37,7 +37,7 @@ def _parameter(action: argparse.Action) -> click.Parameter:
                               metavar=f"{action.metavar}..." if many else action.metavar)  # fmt: skip
     return click.Option(
         [*action.option_strings, action.dest], type=kind, default=action.default, help=action.help,
-        metavar=action.metavar, is_flag=action.nargs == 0,
+        metavar=action.metavar, is_flag=action.nargs == 0, multiple=isinstance(action, argparse._AppendAction),
     )  # fmt: skip
 
 

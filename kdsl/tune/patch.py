@@ -28,15 +28,16 @@ def stale(space: Space, prepared: Prepared) -> str:
         return f"{len(prepared.points)} of {prepared.total} points are prepared"
     if (prepared.rule, prepared.target) != (space.rule.name, space.target):
         return f"it is of rule {prepared.rule} on {prepared.target}, not of {space.rule.name} on {space.target}"
-    known = {tuple(sorted(point.choices.items())): point.key for point in prepared.points}
-    now = [(tuple(sorted(choices.items())), _key(space, choices)) for choices in space]
-    changed = sum(known.get(choices) != key for choices, key in now)
-    return f"{changed} of {len(now)} points are other code by now: the rule or the compiler changed" if changed else ""
+    changed = sum(point.key != _key(space, point.choices) for point in prepared.points)
+    count = f"{changed} of {len(prepared.points)}"
+    return f"{count} points are other code by now: the rule or the compiler changed" if changed else ""
 
 
 def _key(space: Space, choices: Mapping[str, object]) -> str:
     from kdsl.driver.compile import content_key
 
+    if any(choices.get(name) not in values for name, values in space.rule.choices.items()):
+        return "no point of the rule"
     try:
         return content_key(space.plan(choices))
     except PlanRefused:

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from kdsl.bench.cases import Case
 from kdsl.bench.compiled import described, plan_for_cases
+from kdsl.bench.subjects import NotUsable
 from kdsl.bundle.errors import BundleError
 from kdsl.bundle.load import read_bundle
 from kdsl.check.library import Library
@@ -26,18 +27,29 @@ from kdsl.tune.prepared import FILE, POINTS, Point, Prepared, code_of, read
 class Space:
     """The points of a rule on a target for the first case and gate that the rule takes.
 
-    Raises NotCompiled if it takes none.
+    `only` has for some choices the values that are walked; the default point is walked in any case, to compare with.
+    Raises NotCompiled if the rule takes no case, NotUsable for a choice or value that it does not have.
     """
 
-    def __init__(self, library: Library, rule: Rule, target: str, cases: Sequence[Case]) -> None:
-        self.library, self.rule, self.target = library, rule, target
+    def __init__(
+        self, library: Library, rule: Rule, target: str, cases: Sequence[Case],
+        only: Mapping[str, Sequence[object]] = {},
+    ) -> None:  # fmt: skip
+        self.library, self.rule, self.target, self.only = library, rule, target, only
+        for name, values in only.items():
+            if not set(values) <= set(rule.choices.get(name, ())):
+                allowed = ", ".join(f"{n} in {list(v)}" for n, v in rule.choices.items()) or "nothing"
+                raise NotUsable(f"rule {rule.name} cannot choose {name} = {values}; it chooses {allowed}")
         first = plan_for_cases(library, rule, target, cases)
         self.special = first.specialization
         self.gate = str(self.special.options["gate"])
         self.call = described(library, evolve(cases[0], gate=self.gate)).completed(library)
 
     def __iter__(self):
-        return points(self.rule, self.target)
+        default = self.rule.defaults_on(self.target)
+        for choices in points(self.rule, self.target):
+            if choices == default or all(choices[name] in values for name, values in self.only.items()):
+                yield choices
 
     def plan(self, choices: Mapping[str, object]) -> Plan:
         """Raises PlanRefused."""

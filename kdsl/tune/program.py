@@ -50,9 +50,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("subject", type=Path, metavar="RULE.kds|DIR", help="A rule, or a folder that was prepared.")
     made.add_argument("--rule", metavar="NAME", help="Of several rules in the file, this one.")
     made.add_argument("--target", metavar="T", help="The GPU to tune for; by default the one that is here.")
+    made.add_argument("--choose", action="append", metavar="NAME=VALUE[|VALUE]",
+                      help="Walk these values of a choice only, and the default.")  # fmt: skip
     made.add_argument("--prepare", type=Path, metavar="DIR", help="Only lower and judge the points, into this folder.")
     made.add_argument("--from", type=Path, dest="source", metavar="DIR", help="Only write the diff, from its log.")
-    made.add_argument("--cases", metavar="KEY[,KEY...]", help=f"Some of {', '.join(CASES)}.")
+    made.add_argument("--cases", metavar="KEY[,KEY...]",
+                      help=f"Those that are timed and compared, of {', '.join(CASES)}.")  # fmt: skip
     made.add_argument("--runs", type=int, default=RUNS, help=f"Samples of each case at each point (default {RUNS}).")
     made.add_argument("--seconds", type=float, default=math.inf, help="Stop after so many seconds; go on later.")
     made.add_argument("--seed", type=int, help="Of all inputs; drawn anew unless it is given.")
@@ -98,7 +101,7 @@ def _step(asked: argparse.Namespace) -> int:
         if asked.target not in (None, prepared.target):
             raise NotUsable(f"{subject} is prepared for {prepared.target}, not for {asked.target}")
         walked(asked, subject, prepared)
-        return summary(prepared, Log.read(subject / LOG), subject)
+        return summary(asked, prepared, Log.read(subject / LOG), subject)
     if asked.prepare:
         return prepared_into(asked, asked.prepare, asked.target)
     if asked.source:
@@ -118,7 +121,7 @@ def whole(asked: argparse.Namespace) -> int:
         return status
     prepared = read(folder)
     walked(asked, folder, prepared)
-    summary(prepared, Log.read(folder / LOG), folder)
+    summary(asked, prepared, Log.read(folder / LOG), folder)
     return patched(asked, folder, target)
 
 
@@ -144,7 +147,19 @@ def space_of(asked: argparse.Namespace, target: str | None):
         raise NotUsable(f"say the GPU with --target; rule {rule.name} is for {', '.join(rule.targets)}")
     if target not in rule.targets:
         raise NotUsable(f"rule {rule.name} is not for {target}; it is for {', '.join(rule.targets)}")
-    return Space(library, rule, target, cases_of(asked.cases, target, rule.operator))
+    return Space(library, rule, target, cases_of(asked.cases, target, rule.operator), chosen(asked.choose or ()))
+
+
+def chosen(texts: Sequence[str]) -> dict[str, list[object]]:
+    """`depth=2|3` to the values of a choice. Raises NotUsable."""
+    found: dict[str, list[object]] = {}
+    for text in texts:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not name or not equals or not values:
+            raise NotUsable(f"--choose {text} is not NAME=VALUE, as in depth=2|3")
+        found[name] = [int(value) if value.strip().lstrip("-").isdigit() else value.strip()
+                       for value in values.split("|")]  # fmt: skip
+    return found
 
 
 def prepared_into(asked: argparse.Namespace, folder: Path, target: str | None) -> int:
@@ -178,7 +193,7 @@ def patched(asked: argparse.Namespace, folder: Path, target: str | None) -> int:
     found = devices(log)
     if len(found) != 1:
         raise NotUsable(f"{folder / LOG} has times on {' and '.join(found) or 'no device'}; a diff comes from one")
-    scores = scored(prepared, log, found[0])
+    scores = scored(prepared, log, found[0], keys_of(asked, prepared))
     winner = best(scores, prepared, asked.least)
     if winner is None:
         return told(f"kdsl tune: nothing to compare: {'; '.join(dict.fromkeys(s.note for s in scores if s.note))}",
@@ -247,17 +262,22 @@ def walked(asked: argparse.Namespace, folder: Path, prepared: Prepared) -> None:
     print(f"{walk.measured} measured now{left}; the log is {folder / LOG}", flush=True)
 
 
-def summary(prepared: Prepared, log: Log, folder: Path) -> int:
+def summary(asked: argparse.Namespace, prepared: Prepared, log: Log, folder: Path) -> int:
     """Print what the log says of each point; the exit status."""
     status = EXIT_FINDINGS
     for device in devices(log):
-        found = scored(prepared, log, device)
+        found = scored(prepared, log, device, keys_of(asked, prepared))
         print(f"\n{device}\n{table(prepared, found)}")
         if any(one.ratio is not None for one in found):
             status = 0
     print(f"\nthe diff, on a machine with the compiler: kdsl tune RULE{RULE_SUFFIX} --target {prepared.target} "
           f"--from {folder}")  # fmt: skip
     return status
+
+
+def keys_of(asked: argparse.Namespace, prepared: Prepared) -> list[str]:
+    """The cases that points are compared on: those asked for, or all that the log has."""
+    return [case.key for case in cases_of(asked.cases, prepared.target, prepared.operator)] if asked.cases else []
 
 
 def cases_of(keys: str | None, target: str, operator: str) -> list[Case]:

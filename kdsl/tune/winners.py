@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -27,14 +27,15 @@ def devices(log: Log) -> list[str]:
     return list(dict.fromkeys(entry.device for entry in log.entries.values() if entry.status == PASSED))
 
 
-def scored(prepared: Prepared, log: Log, device: str) -> list[Scored]:
+def scored(prepared: Prepared, log: Log, device: str, cases: Collection[str] = ()) -> list[Scored]:
     """Every point that is not discarded, the fastest first, then those that cannot be compared.
 
-    Points are compared on the cases that the default was timed on; one that was wrong, or had an impossible time, on
-    any case is not compared at all.
+    Points are compared on the cases that the default was timed on, or on those of them in `cases`; one that was wrong,
+    or had an impossible time, on any case is not compared at all.
     """
     base = next((p for p in prepared.points if p.choices == prepared.default), None)
     needed = _medians(base, log, device) if base is not None and base.bundle else {}
+    needed = {case: median for case, median in needed.items() if not cases or case in cases}
     found = [_scored(point, needed, log, device) for point in prepared.runnable]
     return sorted(found, key=lambda one: math.inf if one.ratio is None else one.ratio)
 
@@ -45,7 +46,7 @@ def _scored(point: Point, needed: Mapping[str, float], log: Log, device: str) ->
     if bad:
         return Scored(point, medians, None, f"{bad[0].status} on {bad[0].case}")
     if not needed:
-        return Scored(point, medians, None, "the default was not timed")
+        return Scored(point, medians, None, "the default was not timed on these cases")
     if missing := [case for case in needed if case not in medians]:
         return Scored(point, medians, None, f"not timed on {', '.join(missing)}")
     logs = [math.log(medians[case] / needed[case]) for case in needed]

@@ -118,6 +118,13 @@ def test_a_point_that_refuses_the_call_is_not_lowered(rule):
     assert "V = 128 is not a multiple of (16 * width) = 256" in reason
 
 
+def test_values_that_are_walked_alone(rule):
+    library = library_of([rule(CPU)])
+    space = Space(library, library.rules["cpu_split"], "cpu", [SMALL_CASES["h2"]], program.chosen(["chunk=32"]))
+    assert [tuple(choices.values()) for choices in space] == [(16, 8), (32, 8), (32, 16)]
+    assert program.chosen(["a=1|-2", "b=x"]) == {"a": [1, -2], "b": ["x"]}
+
+
 def test_what_cannot_be_done_is_named(rule, capsys):
     path = rule(CPU)
     for words, status, said in (
@@ -126,6 +133,8 @@ def test_what_cannot_be_done_is_named(rule, capsys):
         ([path, "--prepare", "d", "--target", "cpu", "--rule", "x"], 2, "r.kds has no rule x; it has cpu_split"),
         ([path, "--prepare", "d", "--target", "cpu", "--cases", "n2"], 2, "none of the cases n2 is of kda.chunk"),
         ([path, "--prepare", "/proc/kdsl", "--target", "cpu"], 2, "cannot write to /proc/kdsl"),
+        ([path, "--prepare", "d", "--target", "cpu", "--choose", "width=9"], 2, "cannot choose width = [9]"),
+        ([path, "--prepare", "d", "--target", "cpu", "--choose", "width"], 2, "is not NAME=VALUE, as in depth=2|3"),
         ([path, "--from", "none", "--target", "cpu"], 2, "none has no tune.json; prepare it"),
         ([path], 3, "no device here runs code for a GPU: PyTorch sees no GPU here"),
     ):

@@ -140,7 +140,7 @@ def test_other_code_leaves_its_entries_behind(folder, capsys):
     place = folder(slow=(SLOWER.replace("2000000", "2000001"), None), fast=("float *S = state", None))
     capsys.readouterr()
     log = Log.read(place / LOG)
-    assert [one.note for one in scored(read(place), log, "cpu")] == ["the default was not timed"] * 2
+    assert [one.note for one in scored(read(place), log, "cpu")] == ["the default was not timed on these cases"] * 2
     assert tune(place) == 0
     assert "2 measured now" in capsys.readouterr().out and len(entries(place)) == 6
     assert all(one.ratio is not None for one in scored(read(place), Log.read(place / LOG), "cpu"))
@@ -257,6 +257,8 @@ def test_the_winner_is_of_all_cases_together(tmp_path):
     found = scored(prepared(1, 2, 3), log, "gpu")
     assert [(one.point.choices["x"], round(one.ratio, 3)) for one in found] == [(2, 0.866), (3, 0.894), (1, 1.0)]
     assert program.best(found, prepared(1, 2, 3), 1.0).point.choices == {"x": 2}
+    of_one = scored(prepared(1, 2, 3), log, "gpu", ["b"])
+    assert [(one.point.choices["x"], round(one.ratio, 3)) for one in of_one] == [(3, 0.4), (1, 1.0), (2, 1.5)]
     assert program.best(found, prepared(1, 2, 3), 20.0).point.choices == {"x": 1}
 
 
