@@ -1,6 +1,7 @@
 """The prover under test: single edits of scheduled programs, and what it says of each.
 
     python -m tests.mutation.prover run --part 1/2     # judge what the log does not have yet
+    python -m tests.mutation.prover run --rule mma_bounded
     python -m tests.mutation.prover report             # the table, in Markdown
 
 An edit that is proved must be equal to the program. That is asked without any field and on other calls: both programs
@@ -89,10 +90,12 @@ def programs(number: int):
     return plan, functions, subject
 
 
-def every() -> list[tuple[int, int, Mutant]]:
-    """(source, kernel, edit), evenly over the kinds of edits of each kernel."""
+def every(rules: tuple[str, ...] = ()) -> list[tuple[int, int, Mutant]]:
+    """(source, kernel, edit), evenly over the kinds of edits of each kernel; of these rules, or of all."""
     found = []
     for number, source in enumerate(SOURCES):
+        if rules and source.rule not in rules:
+            continue
         _, functions, _ = programs(number)
         for kernel, function in enumerate(functions):
             chosen = Mutations(function.func).sample(source.count, random.Random(SEED))
@@ -168,8 +171,9 @@ def main() -> None:
 
 @main.command("run")
 @click.option("--part", default="1/1", metavar="I/N")
+@click.option("--rule", "rules", multiple=True, metavar="NAME", help="Edits of this rule only.")
 @click.option("--log", default=LOG, type=click.Path(path_type=Path), show_default=True)
-def run_command(part: str, log: Path) -> None:
+def run_command(part: str, rules: tuple[str, ...], log: Path) -> None:
     """Judge every edit that the log does not have."""
     Program.level = property(lambda program: LIGHT)  # most edits fall at the first call: compiling is what costs
     index, count = map(int, part.split("/"))
@@ -177,7 +181,7 @@ def run_command(part: str, log: Path) -> None:
     done = {entry["name"] for entry in entries(log)}
     log = log.with_suffix(f".{index}of{count}{log.suffix}")
     with log.open("a", encoding="utf-8") as file:
-        for number, kernel, mutant in every()[index - 1 :: count]:
+        for number, kernel, mutant in every(rules)[index - 1 :: count]:
             name = name_of(number, kernel, mutant)
             if name in done:
                 continue
