@@ -31,6 +31,7 @@ SENTENCES = {
     "unsettled": "register that a wgmma writes is used before a wait covers the product",
     "unfenced": "read by the copy engine or tensor cores of {where}, which thread {other_thread} wrote on line "
     "{other_line} with no fence.proxy.async between",
+    "overwritten": "write of {where}, which the copy engine or the tensor cores may still read: no wait covers that",
     "no_barrier": "{detail} at byte {offset} of {array}, where no mbarrier was initialised",
     "arrivals": "{detail}",
     "stuck": "waits for {detail}, and nothing will bring it on",

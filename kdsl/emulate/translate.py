@@ -43,6 +43,7 @@ _SHARED = re.compile(
     r"([\w ]+?)\s+(\w+)\s*\[\s*(\w*)\s*\]\s*;"
 )
 _LOCAL_ARRAY = re.compile(rf"(?<![\w.])({_NAME})\s+(\w+)\s*\[\s*(\d+)\s*\]\s*;")
+_OUTPUT = re.compile(r"\b(?:float|u?int(?:16|32|64)_t)\s*&\s*(__\w+)")  # of a helper around one instruction
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"]", re.M)
 
 
@@ -89,7 +90,7 @@ def translate(cuda: str, field: bool = False) -> Translation:
     text = without_comments(cuda)
     _check_headers(text)
     text = re.sub(r"^[ \t]*#[ \t]*line\b.*$", "", text, flags=re.M)  # lines are those of this text
-    text = replace_assembly(text)
+    text = _OUTPUT.sub(r"auto&& \1", replace_assembly(text))  # what it binds may be an element of memory
     text = re.sub(r"\b(?:reinterpret_cast|const_cast)\s*<", "kdsl::cast_to<", text)
     text = _POINTER.sub(_pointer, text)
     kernels, tables, parts, last = [], [], [], 0

@@ -16,6 +16,7 @@ from attrs import field, frozen
 
 from kdsl.emulate.findings import Finding
 from kdsl.emulate.launches import Buffer, Launch
+from kdsl.emulate.refusal import RunnerFault
 from kdsl.emulate.run import emulate
 from kdsl.lower.tir.function import Argument
 from kdsl.prove.engine import Outcome, Situation
@@ -103,9 +104,10 @@ def elements(found: np.ndarray, level: int, constants: Sequence[int]) -> np.ndar
 
 
 def integer_cells(values: np.ndarray) -> np.ndarray:
-    """64-bit integers, two bytes of each in a cell."""
-    pieces = np.ascontiguousarray(values, np.int64).view(np.uint16).astype(np.uint32)
-    return pieces.view(np.complex128) if len(pieces) else np.zeros(0, np.complex128)
+    """Integers of 32 or 64 bits, two bytes of each in a cell."""
+    whole = np.uint64 if values.dtype.itemsize == 4 else np.complex128  # a type of twice the bytes
+    pieces = np.ascontiguousarray(values).reshape(-1).view(np.uint16).astype(np.uint32)
+    return pieces.view(whole) if len(pieces) else np.zeros(0, whole)
 
 
 def run_device(
@@ -120,13 +122,12 @@ def run_device(
     (degrees need none); `seed` orders threads and says when copies arrive."""
     arrays = _storages(program, situation, values, levels, tower)
     before = {name: array.copy() for name, array in arrays.items()}
-    result = emulate(
-        _launches(program, situation, arrays, values, levels, tower),
-        target=program.target,
-        seed=seed,
-        seconds=SECONDS,
-        field=DEGREE_WORDS if tower is None else tower_words(tower),
-    )
+    words = DEGREE_WORDS if tower is None else tower_words(tower)
+    launches = _launches(program, situation, arrays, values, levels, tower)
+    try:
+        result = emulate(launches, target=program.target, seed=seed, seconds=SECONDS, field=words)
+    except RunnerFault as fault:
+        return DeviceOutcome(Outcome({}, None, False, ()), (), f"the emulator failed: {fault}")
     outputs, changed = {}, []
     for name, layout in situation.layouts.items():
         written = name in situation.written and name in situation.call.given

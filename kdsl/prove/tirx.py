@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tirx import TirxSource, tirx_source
 from kdsl.prove.algebra import Value
@@ -18,7 +20,7 @@ from kdsl.prove.device import FLOATS, DeviceProgram, Kernel
 from kdsl.prove.engine import Situation, whole
 from kdsl.prove.layout import Layout
 from kdsl.prove.meaning import kind
-from kdsl.prove.proof import Proof
+from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.prove.recurrence import Call
 from kdsl.prove.threads import Subject, prove_threads
 
@@ -33,6 +35,7 @@ def prove_tirx(
     written: tuple[str, ...],
     levels: Mapping[str, int] = {},
     sizes: Mapping[str, int] = {},
+    integers: Mapping[str, np.ndarray] = {},
     target: str = "sm_90a",
     trials: int | None = None,
     seed: int | None = None,
@@ -40,11 +43,22 @@ def prove_tirx(
     """Prove that the outputs of a TIRx function are `meaning` of its inputs, for one set of sizes.
 
     Buffers go by their names in the function. `written` are the outputs, which `meaning` gives whole; `levels` says
-    which inputs are exponents (1) or exponents of exponents (2); `sizes` values the function's integer variables.
+    which inputs are exponents (1) or exponents of exponents (2); `sizes` values the function's integer variables and
+    parameters, `integers` its integer buffers.
     """
     source = tirx_source(func, target)
     buffers = {str(p.name): p for p in func.params if kind(p.ty) == "BufferType"}
     dtypes = {name: DTYPES[str(buffer.dtype)] for name, buffer in buffers.items()}
+    unfilled = {n for n, buffer in buffers.items() if DTYPES[str(buffer.dtype)] not in FLOATS} - set(integers)
+    known = set(buffers) - unfilled
+    strange = [n for n, pointer in source.parameters if n not in (known if pointer else sizes)]
+    if strange:
+        return Proof(
+            UNKNOWN,
+            source.symbol,
+            obstacle=f"the kernel takes `{strange[0]}`, which is no buffer of the function, and has no value",
+            remedy="give `sizes` and `integers` their values; a tensor map has no description: copy in bulk by address",
+        )
     call = Call(str(func.attrs["global_symbol"]), dict(sizes), {}, frozenset(buffers))
     layouts = {name: Layout.of(tuple(whole(d, sizes) for d in buffer.shape)) for name, buffer in buffers.items()}
     of_level = {name: levels.get(name, 0) for name, dtype in dtypes.items() if dtype in FLOATS}
@@ -52,7 +66,7 @@ def prove_tirx(
     subject = Subject(
         call.operator,
         program,
-        ((Case(_said(sizes), dict(sizes)), Situation(call, layouts, written)),),
+        ((Case(_said(sizes), dict(sizes)), Situation(call, layouts, written, dict(integers))),),
         lambda inputs, call: {name: [((), value)] for name, value in meaning(inputs, call).items()},
         lambda call: of_level,
     )

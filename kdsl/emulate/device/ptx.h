@@ -128,6 +128,14 @@ template <class A> void st_global_v4_f32(const A& a, f32 x, f32 y, f32 z, f32 w)
   global_store(at(a), float4{x, y, z, w});
 }
 
+template <class A> void ld_global_u32(u32& d, const A& a) { ld_global_b32(d, a); }
+template <class A> void ld_global_v2_u32(u32& x, u32& y, const A& a) { ld_global_v2_b32(x, y, a); }
+template <class A> void ld_global_v4_u32(u32& x, u32& y, u32& z, u32& w, const A& a) { ld_global_v4_b32(x, y, z, w, a); }
+template <class A> void ld_global_nc_v2_b32(u32& x, u32& y, const A& a) { ld_global_v2_b32(x, y, a); }
+template <class A> void st_global_u32(const A& a, u32 x) { st_global_b32(a, x); }
+template <class A> void st_global_v2_u32(const A& a, u32 x, u32 y) { st_global_v2_b32(a, x, y); }
+template <class A> void st_global_v4_u32(const A& a, u32 x, u32 y, u32 z, u32 w) { st_global_v4_b32(a, x, y, z, w); }
+
 // --- addresses and moves ------------------------------------------------------------------------------------------
 inline void cvta_to_shared_u64(u64& d, const Address& a) { d = shared_address(a.address()); }
 inline void cvta_to_shared_u64(u64& d, u64 a) { d = shared_address(a); }

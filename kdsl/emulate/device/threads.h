@@ -48,3 +48,8 @@ template <class T> void __stcs(kdsl::Pointer<T> to, std::type_identity_t<T> valu
 template <class T> void __stcg(kdsl::Pointer<T> to, std::type_identity_t<T> value) { *to = value; }
 
 inline size_t __cvta_generic_to_shared(const kdsl::Address& address) { return kdsl::shared_address(address.address()); }
+
+// TVM's texts define it for pointers of the language.
+template <class T> kdsl::Pointer<T> tvm_builtin_pointer_offset(kdsl::Pointer<T> pointer, int elements) {
+  return pointer + elements;
+}

@@ -113,7 +113,7 @@ Knowledge knowledge_of(const Thread& thread) {
 }
 
 void reset_async() {
-  barriers.clear(), bulk.clear(), state.warp_reads.clear();
+  barriers.clear(), bulk.clear(), state.warp_reads.clear(), state.engine_reads.clear();
   for (Gathering& barrier : named) barrier = {};
   last_arrival = 0;
 }
@@ -248,7 +248,7 @@ void store_bulk(const Region* region, uintptr_t to, uint32_t from, uint32_t byte
   if (region == nullptr || bytes == 0 || bytes % 16 != 0) outside_emulation("cp.async.bulk of bytes that are no multiple of 16");
   Thread& self = *state.self;
   if (!read_by_engine(from, bytes * kScale)) return;
-  self.bulk_reads.push_back({from, bytes * kScale, self.bulk_groups, region, to, false});
+  begin_read(self.bulk_reads, {from, bytes * kScale, self.bulk_groups, region, to, false});
   if (state.random() & 1) {
     self.bulk_reads.back().done = true;
     const uintptr_t place = generic_address(from);
@@ -256,10 +256,25 @@ void store_bulk(const Region* region, uintptr_t to, uint32_t from, uint32_t byte
   }
 }
 
+void count_reads(const AsyncRead& read, int change) {
+  const size_t first = size_t(read.from) * kScale >> kSharedShift;
+  for (size_t cell = first; cell < first + (read.bytes >> kSharedShift); ++cell) {
+    state.engine_reads[cell] = uint16_t(state.engine_reads[cell] + change);
+  }
+}
+
+// From here to the wait nobody may write there.
+void begin_read(std::vector<AsyncRead>& reads, const AsyncRead& read) {
+  if (state.engine_reads.empty()) state.engine_reads.resize((state.shared_bytes >> kSharedShift) + 1);
+  count_reads(read, 1);
+  reads.push_back(read);
+}
+
 // Reads of groups before `covered` are over now at the latest: nobody may have written there since.
 void finish_reads(std::vector<AsyncRead>& reads, unsigned covered) {
   auto finished = [&](const AsyncRead& read) {
     if (read.group >= covered) return false;
+    count_reads(read, -1);
     const uintptr_t place = generic_address(read.from);
     check_read(state.window, place, read.bytes, 16 * kScale);
     if (read.region != nullptr && !read.done) {

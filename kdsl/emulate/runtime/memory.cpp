@@ -99,6 +99,11 @@ bool flaw_of_write(const Region& region, uintptr_t address, unsigned bytes, size
       return true;
     }
   }
+  if (!state.engine_reads.empty() && region.role == Role::shared &&
+      state.engine_reads[size_t(&cell - state.window.cells)] != 0) {
+    report_cell("overwritten", "", region, index, nullptr);
+    return true;
+  }
   const Stamp* of_warp = reads_by_warp(region, index);
   for (size_t warp = 0; of_warp != nullptr && warp < state.warps.size(); ++warp) {
     if (of_warp[warp].time != 0 && unordered(of_warp[warp])) {

@@ -66,7 +66,8 @@ Eight eight_at(uint32_t address, const std::vector<Thread*>& readers) {
   }
   if (readable) std::memcpy(static_cast<void*>(&found), reinterpret_cast<const void*>(generic_address(address)), sizeof found);
   else std::memset(static_cast<void*>(&found), 0xff, sizeof found);
-  readers.front()->products.push_back({address, 16 * kScale, readers.front()->product_groups, nullptr, 0, false});
+  if (!readable) return found;
+  begin_read(readers.front()->products, {address, 16 * kScale, readers.front()->product_groups, nullptr, 0, false});
   return found;
 }
 

@@ -140,6 +140,7 @@ struct State {
   std::vector<Region> shared_arrays;  // static ones, then the dynamic one
   Region window{};                 // all of it, for accesses by shared address
   std::vector<Region> buffers;
+  std::vector<uint16_t> engine_reads; // how many asynchronous reads of each cell of shared memory are not waited for
   std::vector<Stamp> warp_reads;      // the last read of each cell of shared memory by each warp, where mbarriers are
 };
 
@@ -156,6 +157,7 @@ Knowledge knowledge_of(const Thread& thread);
 void wait_until(bool (*ready)(Thread&), uint32_t first, uint32_t second);
 bool read_by_engine(uint32_t address, unsigned bytes);
 void check_registers(const void* from, unsigned bytes);  // that a store takes to memory
+void begin_read(std::vector<AsyncRead>& reads, const AsyncRead& read);
 void finish_reads(std::vector<AsyncRead>& reads, unsigned covered);
 bool fenced_for_engine(const Stamp& written, const Thread& reader);
 

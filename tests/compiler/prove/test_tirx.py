@@ -14,6 +14,7 @@ from kdsl.prove.proof import FIELD, REJECTED, UNKNOWN
 from kdsl.prove.tirx import prove_tirx
 from kdsl.validate import bfloat16
 from tests.compiler.prove.programs import ring as r
+from tests.compiler.prove.programs import staged as g
 from tests.compiler.prove.programs import state as s
 
 
@@ -47,6 +48,13 @@ def prove_state(mistake: str = ""):
     return prove_tirx(s.state(mistake), states, written=("S",), levels={"G": 1}, seed=7)
 
 
+def prove_staged(mistake: str = ""):
+    def products_of_steps(a, call):
+        return {"C": (a["A"][:, :, None, :] * a["B"][:, None, :, :]).sum(-1)}
+
+    return prove_tirx(g.staged(mistake), products_of_steps, written=("C",), seed=7)
+
+
 @pytest.mark.parametrize("steps, stages", [(6, 2), (5, 3), (1, 2)])
 def test_a_ring_with_two_roles_is_proved(steps, stages):
     proof = prove_ring(steps=steps, stages=stages)
@@ -62,6 +70,27 @@ def test_a_state_in_registers_is_proved():
     assert case.degree == 9  # of three steps: a decay, an element of W and one of K each
 
 
+def test_staged_operands_and_a_result_that_leaves_in_bulk_are_proved():
+    proof = prove_staged()
+    assert proof.verdict == FIELD, proof.found
+    assert proof.bound < 1e-18
+
+
+STAGED = {
+    "fence of the operands": "unfenced",
+    "fence of the result": "unfenced",
+    "barrier": "race",
+    "half of the barrier": "race",
+    "wait for the store": "overwritten",
+}
+
+
+@pytest.mark.parametrize("mistake", STAGED)
+def test_a_missing_fence_barrier_or_wait_for_a_store_is_a_finding(mistake):
+    proof = prove_staged(mistake)
+    assert (proof.verdict, proof.difference.what.partition(":")[0]) == (REJECTED, STAGED[mistake])
+
+
 RING = {
     "barrier after init": ("uninitialised", "shared memory"),
     "producer's parity": ("stuck", "mbarrier at byte"),
@@ -74,7 +103,7 @@ RING = {
     "copies less": ("stuck", "0 arrivals and 1024 bytes are missing"),
     "wait for data": ("unawaited", "read of byte"),
     "release before the product": ("race", "write-after-read"),
-    "wait for the product": ("unsettled", "wgmma"),
+    "wait for the product": ("overwritten", "tensor cores may still read"),
 }
 
 
@@ -125,6 +154,37 @@ def test_an_instruction_without_description_is_unknown_by_name():
     proof = prove_tirx(counts, lambda a, call: {"C": a["A"] * 1}, written=("C",))
     assert proof.verdict == UNKNOWN
     assert "fence.acq_rel.cluster" in proof.obstacle
+
+
+def test_a_tensor_map_is_unknown_by_name():
+    from tvm.backend.cuda.lang import TMABar
+    from tvm.backend.cuda.tile_primitive.tma_utils import SwizzleMode, mma_shared_layout
+    from tvm.script import tirx as T
+    from tvm.script.tirx import tile as Tx
+
+    layout = mma_shared_layout("bfloat16", SwizzleMode.SWIZZLE_128B_ATOM, (64, 64))
+
+    @T.prim_func
+    def fetched(A: T.Buffer((64, 64), "bfloat16"), C: T.Buffer((64, 64), "bfloat16")):
+        T.device_entry()
+        T.cta_id([1])
+        warp = T.warp_id([1])
+        lane = T.lane_id([32])
+        pool = T.SMEMPool()
+        As = pool.alloc((64, 64), "bfloat16", layout=layout, align=1024)
+        full = TMABar(pool, 1)
+        full.init(1)
+        pool.commit()
+        T.cuda.cta_sync()
+        if warp * 32 + lane == 0:
+            Tx.copy_async(As, A, dispatch="tma_auto", mbar=full.ptr_to([0]))
+            full.arrive(0, 64 * 64 * 2)
+        full.wait(0, 0)
+        C[lane, 0] = As[lane, 0]
+
+    proof = prove_tirx(fetched, lambda a, call: {"C": a["A"] * 1}, written=("C",))
+    assert proof.verdict == UNKNOWN
+    assert "`A_tensormap`" in proof.obstacle
 
 
 def test_a_comparison_of_values_is_unknown():

@@ -143,6 +143,7 @@ class F32 {
   template <class R>
     requires requires(const R& r) { r.get(); }
   F32(const R& reference) : F32(reference.get()) {}
+  template <std::integral I> explicit operator I() const { no_meaning("a value becomes an integer"); }
   static F32 of(Datum value) {
     F32 r;
     r.low_ = tag_of(value) == kUnwritten ? kPoison : kTailCell, r.high_ = value;
