@@ -34,6 +34,8 @@ class Emitter(ValueText):
     task: object = None  # the innermost of the thread loops that hold the whole function
     loop: object = None  # the innermost loop here
     leaves: bool = False
+    made_here: list[str] = field(factory=list)  # buffers that are not freed yet here, by their C names
+    of_task: int = 0  # how many of them the task found
     held: list = field(factory=list)  # buffers of the blocks around this one
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
 
@@ -79,6 +81,7 @@ class Emitter(ValueText):
             for x in s.seq:
                 if m.kind(x) == "AllocBuffer":
                     self.put(f"free({self.name(x.buffer)});")
+                    self.made_here.remove(self.name(x.buffer))
 
         self.scoped("{", body)
 
@@ -92,6 +95,8 @@ class Emitter(ValueText):
         self.put(f"for (i64 {v}_i = 0, {v}_n = {extent}; {v}_i < {v}_n; {v}_i++)")
         head = f"{{ i64 {v} = {first} + {value}; (void){v};"
         enclosing, self.loop = self.loop, s
+        if s.same_as(self.task):
+            self.of_task = len(self.made_here)
 
         def body():
             self.learn(s.loop_var, _values(s.min, s.extent))
@@ -136,6 +141,7 @@ class Emitter(ValueText):
         for buffer in block.alloc_buffers:
             self._trace(buffer, self.outer)
             self.put(f"free({self.name(buffer)});")
+            self.made_here.remove(self.name(buffer))
         del self.outer[known:]
 
     def _initial(self, block) -> None:
@@ -161,6 +167,7 @@ class Emitter(ValueText):
         if kind == "val":
             self.held_levels[hash(buffer)] = next(self.events)
         self.put(f"{kind} *{self.name(buffer)} = new_{kind}({count});")
+        self.made_here.append(self.name(buffer))
 
     def _trace(self, buffer, outer) -> None:
         shape = [int(d.value) for d in buffer.shape if m.kind(d) == "IntImm"]
@@ -211,7 +218,8 @@ class Emitter(ValueText):
                     "a thread leaves inside a loop", shortened(s), self.stage, "leave before the loops"
                 )
             self.leaves = True
-            self.put("goto leave;")
+            freed = "".join(f"free({name}); " for name in self.made_here[self.of_task :])
+            self.put(f"{freed}goto leave;")
 
     def _attribute(self, s) -> None:
         if s.attr_key != "thread_extent":
