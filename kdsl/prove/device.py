@@ -8,6 +8,7 @@ two, as `kdsl/emulate/device/field/cells.h` says.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
@@ -58,6 +59,11 @@ class DeviceProgram:
     workspaces: Callable[[Mapping[str, int]], Mapping[str, tuple[str, int]]] = field(
         default=lambda sizes: {}, repr=False
     )
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal texts."""
+        return hashlib.sha256("\0".join(kernel.source for kernel in self.kernels).encode()).hexdigest()
 
 
 @frozen(eq=False)

@@ -76,6 +76,7 @@ def prove_threads(
         tuple(sorted(run.assumed)),
         TRUSTED,
         seed=seed,
+        digest=subject.program.digest,
         seconds=time.perf_counter() - started,
     )
 
@@ -100,16 +101,18 @@ class Run:
             return failed
         bound = trial_bound(degree, exponents, depth, BITS - 1)
         needed = trials or trials_for(bound, BOUND / len(self.subject.calls))
-        too_large = trials is None and bound**needed > BOUND / len(self.subject.calls)
-        if too_large or max(degree, exponents) >= MOST_DEGREE:
-            obstacle = f"degree {degree} is too large for fields of {BITS} bits"
-            return self.unknown(obstacle, "prove smaller calls: --shape")
+        too_large = max(degree, exponents) >= MOST_DEGREE
+        if too_large or (trials is None and bound**needed > BOUND / len(self.subject.calls)):
+            too_large, needed = True, 1  # which may still reject it
         self.assumed.update(assumptions_of(depth, first.random))
         if first.softplus:
             self.assumed.add(SOFTPLUS)
         for failed in workers.map(lambda trial: self.trial(number, trial, depth), range(needed)):
             if failed is not None:
                 return failed
+        if too_large:
+            obstacle = f"degree {degree} is too large for fields of {BITS} bits"
+            return self.unknown(obstacle, "prove smaller calls: --shape")
         return CaseProof(case.name, dict(case.sizes), needed, degree, bound**needed)
 
     def degrees(self, number: int) -> tuple[int, int, DeviceOutcome]:

@@ -125,6 +125,14 @@ inline U32 either(U32 a, U32 b) { return U32::of(united(a.low(), b.low()), unite
   template <std::integral I> U32 operator OP(I a, U32 b) { return F(U32(a), b); }
 KDSL_BITS(&, both) KDSL_BITS(|, either)
 #undef KDSL_BITS
+// Everything else takes plain integers.
+#define KDSL_PLAIN(R, OP)                                                                                 \
+  inline R operator OP(U32 a, U32 b) { return R(uint32_t(a) OP uint32_t(b)); }                            \
+  template <std::integral I> R operator OP(U32 a, I b) { return R(uint32_t(a) OP uint32_t(b)); }          \
+  template <std::integral I> R operator OP(I a, U32 b) { return R(uint32_t(a) OP uint32_t(b)); }
+KDSL_PLAIN(U32, +) KDSL_PLAIN(U32, -) KDSL_PLAIN(U32, *) KDSL_PLAIN(U32, /) KDSL_PLAIN(U32, %) KDSL_PLAIN(U32, ^)
+KDSL_PLAIN(bool, ==) KDSL_PLAIN(bool, !=) KDSL_PLAIN(bool, <) KDSL_PLAIN(bool, >) KDSL_PLAIN(bool, <=) KDSL_PLAIN(bool, >=)
+#undef KDSL_PLAIN
 template <std::integral I> U32 operator<<(U32 a, I n) { return shifted_left(a, unsigned(n)); }
 template <std::integral I> U32 operator>>(U32 a, I n) { return shifted_right(a, unsigned(n)); }
 inline U32 operator<<(U32 a, U32 n) { return shifted_left(a, uint32_t(n)); }
