@@ -19,10 +19,15 @@ from kdsl.plan.model import KernelPlan, Plan
 from kdsl.syntax import nodes as n
 
 
+def variant_id(key: str) -> str:
+    """How a bundle calls the variant that was made for a content key."""
+    return key[:16]
+
+
 def variant_files(lowering: Lowering, key: str) -> tuple[m.Variant, dict[str, bytes]]:
     """The variant `key` and its files by name in the bundle, without verdicts."""
     plan = lowering.plan
-    identifier = key[:16]
+    identifier = variant_id(key)
     pack = PACKERS[plan.target.family]
     kernels, files = pack.kernels(lowering, identifier)
     layouts = plan.layouts

@@ -30,7 +30,7 @@ def stale(space: Space, prepared: Prepared) -> str:
         return f"it is of rule {prepared.rule} on {prepared.target}, not of {space.rule.name} on {space.target}"
     changed = sum(point.key != _key(space, point.choices) for point in prepared.points)
     count = f"{changed} of {len(prepared.points)}"
-    return f"{count} points are other code by now: the rule or the compiler changed" if changed else ""
+    return f"{count} points come from an earlier text of the rule or an earlier compiler" if changed else ""
 
 
 def _key(space: Space, choices: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ from kdsl.check.model import Rule
 from kdsl.check.rules import points
 from kdsl.contract.select import Claimed, consider
 from kdsl.driver.compile import ContractFailed, build, content_key, plan_of
+from kdsl.driver.package import variant_id
 from kdsl.lower.stir.schedule import StepRefused
 from kdsl.lower.toolchain.cc import CompilerFailed
 from kdsl.plan.model import Plan
@@ -88,13 +89,14 @@ def _point(space: Space, folder: Path, choices: Mapping[str, object], before: Ma
     except PlanRefused as refusal:
         return Point(choices, "", reasons=(_said(refusal),))
     key = content_key(plan)
-    known = before.get(key)
-    if known is not None and (known.reasons or _whole(folder, known)):
-        return evolve(known, choices=choices)
-    if reasons := space.refused(choices):
-        return Point(choices, key, reasons=reasons)
     name = "-".join(f"{name}_{value}" for name, value in choices.items()) or "only"
     place = f"{POINTS}/{name}.kdsb"
+    if key in before and before[key].reasons:
+        return evolve(before[key], choices=choices)
+    if made := _made(folder / place, key):
+        return Point(choices, key, place, made)
+    if reasons := space.refused(choices):
+        return Point(choices, key, reasons=reasons)
     try:
         bundle = read_bundle(build([plan], folder / place, replace=True))
     except ContractFailed as failure:
@@ -110,9 +112,10 @@ def _said(refusal: PlanRefused | StepRefused) -> str:
     return f"{refusal.diagnostic.code}: {refusal.diagnostic.message}"
 
 
-def _whole(folder: Path, point: Point) -> bool:
-    """Whether the bundle of a point is there, and is the code that was written."""
+def _made(path: Path, key: str) -> str:
+    """The code of a bundle that was built for the key before, also if that was interrupted behind it; else ""."""
     try:
-        return code_of(read_bundle(folder / point.bundle)) == point.code
+        bundle = read_bundle(path)
     except BundleError:
-        return False
+        return ""
+    return code_of(bundle) if [v.id for v in bundle.manifest.variants] == [variant_id(key)] else ""

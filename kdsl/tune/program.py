@@ -247,6 +247,8 @@ def walked(asked: argparse.Namespace, folder: Path, prepared: Prepared) -> None:
         raise NotUsable(f"no point in {folder} can run: all {len(prepared.points)} were discarded")
     cases = cases_of(asked.cases, prepared.target, prepared.operator)
     cases = [attrs.evolve(case, gate=prepared.gate) for case in cases]
+    if len(prepared.points) < prepared.total:
+        print(f"only {len(prepared.points)} of {prepared.total} points are prepared", file=sys.stderr)
     log = Log.read(folder / LOG)
     if log.torn:
         print(f"{folder / LOG}: the last line was cut off, and is dropped", file=sys.stderr)
