@@ -58,6 +58,7 @@ class Tensor:
     fragment: Fragment | None = None
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
     owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has
+    rows: tuple[str, int] | None = None  # the index that warps own beside it, and how many neighbouring values each has
 
     @property
     def held_in(self) -> str:

@@ -67,11 +67,11 @@ def kernel_stages(
     for stage in graph.stages:
         planned = _computing(stage, sizes, renamed.get(stage.name, {}), private_sum(stage))
         body.append(planned)
-        copies += [_sums(inner, family) for inner in planned.inner]
+        copies += [sums_of(inner, family) for inner in planned.inner]
     return KernelStages(tuple(prologue), tuple(body), tuple(commits), tuple(epilogue), tuple(copies))
 
 
-def _sums(stage: PlannedStage, family: str) -> Tensor:
+def sums_of(stage: PlannedStage, family: str) -> Tensor:
     shape = tuple(loop.extent for loop in stage.loops if loop.kind == "spatial")
     return Tensor(stage.tensor, stage.indices, shape, "f32", PRIVATE_MEMORY[family], "step", stage.span)
 
@@ -95,7 +95,7 @@ def _computing(stage: Stage, sizes: Mapping[str, int], renamed: Mapping[str, str
     planned = PlannedStage(
         stage.name, "compute", stage.tensor, stage.indices, loops, stage, None, dict(renamed), stage.span
     )
-    return _with_sum(planned) if stage.reduction is not None and (private or stage.scan is not None) else planned
+    return with_sum(planned) if stage.reduction is not None and (private or stage.scan is not None) else planned
 
 
 def sum_name(stage: Stage) -> str:
@@ -103,7 +103,7 @@ def sum_name(stage: Stage) -> str:
     return f"{stage.tensor}_sum"
 
 
-def _with_sum(planned: PlannedStage) -> PlannedStage:
+def with_sum(planned: PlannedStage) -> PlannedStage:
     """A stage with a sum as two: the sum, then the elements from it. In a scan both run in every row.
 
     So no block of a scan reads the tensor that it accumulates into, which neither TVM's schedules nor a GPU's

@@ -180,7 +180,7 @@ def situation(
         shape = tuple(max(int(evaluate(extent, sizes)), 0) for extent in port.shape)
         layout = _layout(name, shape, case.order if port.strided else "contiguous")
         if name in required and not layout.has(required[name]):
-            layout = Layout.bound(shape, required[name], 0 if case.order == "contiguous" else 3)
+            layout = Layout.bound(shape, required[name], 0 if case.order == "contiguous" else 8)
         if set(port.dtypes) & set(INTEGERS):
             storage = np.full(layout.length, -(1 << 40), np.int64)
             if name in case.integers:

@@ -1,6 +1,7 @@
 """A kernel's plan as a TIR function: one sblock for each stage, nested as grid, step, body and commit.
 
     sblock KERNEL (grid indices)            what one task does
+      fetches of the first steps            where a ring holds several
       sblock state_load                     carried tensors start
       for c: sblock KERNEL_step
         sblock KERNEL_body                  the stages, one sblock each, in the plan's order
@@ -108,7 +109,7 @@ class KernelBuilder:
             else:
                 self.outer[index] = variable
                 self.signature.task.append(variable)
-        body = sequence([*self.sblocks(self.kernel.prologue), self.step_loop(), *self.sblocks(self.kernel.epilogue)])
+        body = sequence([self.step_loop(self.sblocks(self.kernel.prologue)), *self.sblocks(self.kernel.epilogue)])
         body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
         carried += [self.buffers[stage.tensor] for stage in self.kernel.copies] + self.signature.held
@@ -136,16 +137,17 @@ class KernelBuilder:
         extent = Scope(self.signature, self.buffers, {}).value(declared.most or declared.extent)
         return as_index(extent // tile if is_number(extent) else extent)
 
-    def step_loop(self):
+    def step_loop(self, prologue):
+        """The steps, after what starts the carried tensors; fetches of the first steps are under way before it."""
         if self.kernel.sequential is None:
-            return self.step_sblock([], [], None)
+            return sequence([*prologue, self.step_sblock([], [], None)])
         name = self.kernel.sequential
         loop, variable, trips = Var(name, "int64"), Var(f"v_{name}", "int64"), Var(f"{name}_trips", "int64")
         extent = self.extent(name)
         first = self.first_fetches(name, trips)
         self.outer[name] = variable
         realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
-        return sequence([Bind(trips, extent), *first, nest_loops([(loop, trips)], realize)])
+        return sequence([Bind(trips, extent), *first, *prologue, nest_loops([(loop, trips)], realize)])
 
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""

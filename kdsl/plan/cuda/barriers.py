@@ -14,7 +14,8 @@ from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
 from kdsl.plan.cuda.deal import takes_pieces
 from kdsl.plan.cuda.fragments import matrix_instruction, on_fragments
-from kdsl.plan.cuda.private import owners, touches_private
+from kdsl.plan.cuda.private import in_all_warps, owners, rows_of, touches_private
+from kdsl.plan.cuda.warp import warp_loop
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
@@ -125,7 +126,9 @@ def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], w
         return None
     loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
     if touches_private(part, tensors):
-        return owners(part, tensors), loops
+        rows = rows_of(part, tensors)  # a stage without them is done by every warp, or by the first
+        alone = rows is not None and not {rows[0], warp_loop(rows[0])} & {index for index, _ in loops}
+        return owners(part, tensors), loops, in_all_warps(part, tensors) if alone else None
     return ("pieces" if takes_pieces(part, tensors, warps) else "turns"), loops
 
 

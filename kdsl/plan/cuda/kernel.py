@@ -29,9 +29,11 @@ from kdsl.plan.cuda.private import (
     with_private,
 )
 from kdsl.plan.cuda.products import Product, product_of, product_steps
+from kdsl.plan.cuda.rows import with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
+from kdsl.plan.layout import transposing_options
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
 from kdsl.plan.order import ordered
 from kdsl.plan.pins import Pins
@@ -57,7 +59,9 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
     refuse_shared_numbers(tensors)
-    tensors = with_fragments(with_private(tensors, kernel), graph, kernel, role)
+    tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
+    parts = with_parts(stages.body, tensors, operator, role)
+    tensors, stages = parts.tensors, evolve(stages, body=parts.body)
     incoming = received(operator, graph, kernel, request.made)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
@@ -69,7 +73,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     decisions.append(decision)
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
     fetched = frozenset(stage.tensor for stage in copies) - landed
-    tensors = with_shared_buffers(tensors, body, fetched, landed)
+    tensors = with_shared_buffers(tensors, body, fetched | parts.names, landed)
     builder = _Steps(kernel, role, tensors, pins, decisions)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
@@ -88,7 +92,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
         threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched),
-        aligned=aligned_ports(body, copies, builder, request), resident=pins.number(kernel.name, "blocks_per_sm"),
+        aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request), resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))
@@ -111,13 +115,15 @@ def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
     return "via" in kernel.homes[stage.tensor].attributes
 
 
-def aligned_ports(stages: Iterable[PlannedStage], copies, builder: _Steps, request: KernelRequest) -> dict[str, int]:
+def aligned_ports(
+    body: Iterable[PlannedStage], ends: Iterable[PlannedStage], copies, builder: _Steps, request: KernelRequest
+) -> dict[str, int]:
     """Bytes of the pieces in which stages take ports: their addresses must be multiples."""
     views, found = request.operator.views, {}
     neighbours = neighbours_of(request)
     pieces = [(c.source.tensor, piece_bytes(request.kernel.homes[c.tensor])) for c in copies]
     pieces = [(name, size) for name, size in pieces if name in views]
-    for stage in stages:
+    for stage in (*body, *(end for end in ends if owners(end, builder.tensors))):
         width = taken_at_once(stage, builder)
         if width > 1:
             used = {stage.tensor} | {read.tensor for read in reads_of(stage)}
@@ -139,9 +145,12 @@ def taken_at_once(stage: PlannedStage, builder: _Steps) -> int:
 
 def neighbours_of(request: KernelRequest) -> frozenset[str]:
     """Views whose elements along the last index are neighbours, as the rule claims or since the port is dense."""
+    exchanged = transposing_options(request.operator)
     return frozenset(
         name for name, view in request.operator.views.items()
-        if (request.layouts.get(view.port) == "unit_stride" or not request.operator.ports[view.port].strided)
+        if (request.layouts.get(view.port) in ("unit_stride", "dense")
+            or not request.operator.ports[view.port].strided)
+        and not request.settings.get(exchanged.get(view.port, ""), False)
         and strip(view.port_indices[-1]).span.text == view.indices[-1]
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from kdsl.check.model import Kernel
 from kdsl.plan import steps as s
-from kdsl.plan.cuda.warp import LANES
+from kdsl.plan.cuda.warp import LANES, warp_loop
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
@@ -52,34 +52,46 @@ def touches_private(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
     return bool(owners(stage, tensors))
 
 
+def rows_of(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[str, int] | None:
+    """The index whose values lie over warps where lanes own another one, and how many of them a warp has."""
+    found = (tensors[name].rows for name in stage.touched if name in tensors)
+    return next((rows for rows in found if rows is not None), None)
+
+
+def in_all_warps(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether every warp does a stage without rows for itself, since it leaves the result in registers."""
+    tensor = tensors.get(stage.tensor)
+    return tensor is not None and tensor.memory in (OWNED, NUMBER)
+
+
 def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> Iterator[s.Step]:
     """Every lane does its own values of the index that it owns, everything else in it, unrolled."""
-    (dealt, by), *others = owners(stage, tensors)
-    if others:
-        raise PlanRefused(
-            "D351", f"stage `{stage.name}` works on registers of lanes that own `{dealt} by {by}` and of lanes that own"
-            f" `{others[0][0]} by {others[0][1]}`", stage.span,
-            required="one index in one width: every lane owns its values of it",
-            help=("place one of the tensors in shared memory",),
-        )  # fmt: skip
+    dealt, by = _owner(stage, tensors)
     span, each = stage.span, f", {by} neighbours each" if by > 1 else ""
-    why = f"{dealt} over {warps} warps of {LANES} lanes{each}"
     loops = {loop.index: loop for loop in stage.loops if loop.kind != "scan"}
-    if dealt not in loops or loops[dealt].kind != "spatial":
-        raise PlanRefused(
-            "D353", f"stage `{stage.name}` reads registers of lanes that own `{dealt}`, but does not run over it", span,
-            observed=f"loops {', '.join(loops) or 'none'}",
-            help=("place what it reads in shared memory",),
-        )  # fmt: skip
-    names = (f"{dealt}.turn", f"{dealt}.warp", f"{dealt}.lane")
     inner = [index for index in loops if index != dealt]
     piece = (f"{dealt}.piece",) if by > 1 else ()
-    yield s.Split(stage.name, span, why, dealt, (None, warps, LANES, by)[: 3 + len(piece)], (*names, *piece))
-    if inner:
-        yield s.Reorder(stage.name, span, why, (*names, *inner, *piece))
-    yield s.Bind(stage.name, span, why, names[1], "threadIdx.y")
-    yield s.Bind(stage.name, span, why, names[2], "threadIdx.x")
-    reduced = next((index for index in inner if loops[index].kind == "reduce"), None)
+    rows = rows_of(stage, tensors)
+    if rows is None:
+        why = f"{dealt} over {warps} warps of {LANES} lanes{each}"
+        outer, factors = (f"{dealt}.turn", f"{dealt}.warp", f"{dealt}.lane"), (None, warps, LANES)
+    else:
+        why = f"{dealt} over {LANES} lanes{each}"
+        outer, factors = (f"{dealt}.turn", f"{dealt}.lane"), (None, LANES)
+    if by > 1:
+        factors = (*factors, by)
+    warp = outer[1:-1]
+    if rows is not None:
+        warp, inner = yield from _rows_over_warps(stage, tensors, rows, inner, loops, warps)
+    yield s.Split(stage.name, span, why, dealt, factors, (*outer, *piece))
+    if rows is not None:
+        outer = (outer[0], *warp, outer[-1])
+    if inner or warp and rows is not None:
+        yield s.Reorder(stage.name, span, why, (*outer, *inner, *piece))
+    for name in warp:
+        yield s.Bind(stage.name, span, why, name, "threadIdx.y")
+    yield s.Bind(stage.name, span, why, outer[-1], "threadIdx.x")
+    reduced = next((index for index in inner if index in loops and loops[index].kind == "reduce"), None)
     if reduced is not None:
         yield s.Decompose(stage.name, span, "initial value before the sum", reduced)
     for index in inner if reduced is None else (*inner, *piece):
@@ -88,6 +100,46 @@ def deal_private(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
         yield s.Vectorize(stage.name, span, "neighbours in one access", piece[0])
     if stage.scan is not None:
         yield s.Unroll(stage.row_block, span, "registers have no addresses", stage.scan)
+
+
+def _owner(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> tuple[str, int]:
+    """The index that lanes own and that the stage runs over, and how many neighbours each has. Raises PlanRefused."""
+    (dealt, by), *others = owners(stage, tensors)
+    if others:
+        raise PlanRefused(
+            "D351", f"stage `{stage.name}` works on registers of lanes that own `{dealt} by {by}` and of lanes that own"
+            f" `{others[0][0]} by {others[0][1]}`", stage.span,
+            required="one index in one width: every lane owns its values of it",
+            help=("place one of the tensors in shared memory",),
+        )  # fmt: skip
+    kinds = {loop.index: loop.kind for loop in stage.loops if loop.kind != "scan"}
+    if kinds.get(dealt) != "spatial":
+        raise PlanRefused(
+            "D353", f"stage `{stage.name}` reads registers of lanes that own `{dealt}`, but does not run over it",
+            stage.span, observed=f"loops {', '.join(kinds) or 'none'}",
+            help=("place what it reads in shared memory",),
+        )  # fmt: skip
+    return dealt, by
+
+
+def _rows_over_warps(stage: PlannedStage, tensors, rows: tuple[str, int], inner: list, loops, warps: int):
+    """A warp does its own rows of what has rows; what has none every warp does for itself, or the first one for all.
+
+    The loop over warps, if any, and the loops inside of a lane.
+    """
+    index, tile = rows
+    span, why = stage.span, f"{index} over {warps} warps"
+    spatial = [name for name, loop in loops.items() if loop.kind == "spatial"]
+    if index in spatial:
+        names = (f"{index}.warp", f"{index}.row")
+        yield s.Split(stage.name, span, why, index, (warps, tile), names)
+        return names[:1], [names[1] if name == index else name for name in inner]
+    if warp_loop(index) in spatial:
+        return (warp_loop(index),), [name for name in inner if name != warp_loop(index)]
+    if not in_all_warps(stage, tensors):
+        yield s.AddUnitLoop(stage.name, span, "once a block", "once")
+        yield s.BindWarps(stage.name, span, "once a block", "once", warps)
+    return (), inner
 
 
 def refuse_shared_numbers(tensors: Mapping[str, Tensor]) -> None:

@@ -3,3 +3,8 @@
 LANES = 32
 PIECE = 4  # neighbouring elements a lane takes at once: 16 bytes of f32
 ROW_BYTES = 16  # of a matrix row, which a matrix load reads at once
+
+
+def warp_loop(index: str) -> str:
+    """The loop over warps of a stage in which each sums its own rows of an index."""
+    return f"{index}_warp"
