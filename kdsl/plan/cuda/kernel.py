@@ -29,7 +29,7 @@ from kdsl.plan.cuda.private import (
     with_private,
 )
 from kdsl.plan.cuda.products import Product, product_of, product_steps
-from kdsl.plan.cuda.rows import with_parts, with_rows
+from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
@@ -81,6 +81,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     )
     refuse_read_back(prologue + body, tensors, kernel)
     refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
+    refuse_other_owners(prologue + body + commits + epilogue, tensors)
     refuse_uncovered_rows(tensors, role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
     refuse_other_readers((*prologue, *body, *commits, *epilogue), tensors, builder.products)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve, frozen
 
-from kdsl.check.graph import tensor_reads
+from kdsl.check.graph import strip, tensor_reads
 from kdsl.check.model import Operator, Read, Role, Stage
 from kdsl.check.rules import substitute
 from kdsl.plan.cuda.private import OWNED
@@ -70,6 +70,34 @@ def with_parts(body: Iterable[PlannedStage], tensors: Mapping[str, Tensor], oper
     return Parts(tuple(found), made, frozenset(names))
 
 
+def refuse_other_owners(stages: Iterable[PlannedStage], tensors: Mapping[str, Tensor]) -> None:
+    """A stage reads registers of a thread at its own elements: the lane's index, and the warp's rows."""
+    for stage in (part for outer in stages for part in outer.unrolled):
+        spatial = {loop.index for loop in stage.loops if loop.kind == "spatial"}
+        for read in stage.stage.reads if stage.stage is not None else ():
+            name = stage.renamed.get(read.tensor, read.tensor)
+            tensor = tensors.get(name)
+            if tensor is None or tensor.owner is None:
+                continue
+            for (index, tile), who in ((tensor.owner, "lanes"), (tensor.rows or ("", 1), "warps")):
+                own = n.Name(stage.span, index) if index in spatial else own_row(stage.span, index, tile)
+                if index not in tensor.indices or strip(read.indices[tensor.indices.index(index)]) == own:
+                    continue
+                raise PlanRefused(
+                    "D361", f"stage `{stage.name}` reads elements of `{name}` that other {who} have", tensor.span,
+                    observed=f"`{name}[{', '.join(i.span.text for i in read.indices)}]`, of which {who} own"
+                    f" `{index}`; the stage over {', '.join(loop.index for loop in stage.loops)}",
+                    required=f"a stage over `{index}` that reads its own elements",
+                    help=(f"place `{name} : {tensor.dtype} in shared`",),
+                )  # fmt: skip
+
+
+def own_row(span: Span, index: str, tile: int) -> n.Expr:
+    """A row of the warp's own, in a sum of each warp's rows."""
+    first = n.Binary(span, "*", n.Name(span, warp_loop(index)), n.Number(span, str(tile)))
+    return n.Binary(span, "+", first, n.Name(span, f"{index}_row"))
+
+
 def summed_rows(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Tensor | None:
     """A tensor over whose rows, which other warps have, the stage sums."""
     summed = stage.stage.contracted if stage.stage is not None else ()
@@ -86,8 +114,7 @@ def _two(
     """The sum of each warp's own rows, and the sum of those; the result is `in_lanes`, or where all see it."""
     (index, tile), whole, span = owned.rows, stage.stage, stage.span
     warp, row = warp_loop(index), f"{index}_row"
-    own = {index: n.Binary(span, "+", n.Binary(span, "*", n.Name(span, warp), n.Number(span, str(tile))),
-                           n.Name(span, row))}  # fmt: skip
+    own = {index: own_row(span, index, tile)}
     bound = next((b.bound for b in whole.reduction.binders if b.name.text == index), None)
     if bound is not None or whole.scan is not None:
         raise PlanRefused(
