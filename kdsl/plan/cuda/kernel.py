@@ -93,7 +93,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
         threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched),
-        aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request), resident=pins.number(kernel.name, "blocks_per_sm"),
+        aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
+        resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))

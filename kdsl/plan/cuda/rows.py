@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from kdsl.check.graph import strip, tensor_reads
 from kdsl.check.model import Operator, Read, Role, Stage
 from kdsl.check.rules import substitute
-from kdsl.plan.cuda.private import OWNED
+from kdsl.plan.cuda.private import OWNED, owners
 from kdsl.plan.cuda.warp import warp_loop
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
@@ -77,7 +77,7 @@ def refuse_other_owners(stages: Iterable[PlannedStage], tensors: Mapping[str, Te
         for read in stage.stage.reads if stage.stage is not None else ():
             name = stage.renamed.get(read.tensor, read.tensor)
             tensor = tensors.get(name)
-            if tensor is None or tensor.owner is None:
+            if tensor is None or tensor.owner is None or len(owners(stage, tensors)) > 1:  # D351 says more
                 continue
             for (index, tile), who in ((tensor.owner, "lanes"), (tensor.rows or ("", 1), "warps")):
                 own = n.Name(stage.span, index) if index in spatial else own_row(stage.span, index, tile)

@@ -37,7 +37,7 @@ CASES = dict(case for rule in ("lane_columns", "cpu_stream") for case in left_ou
 def test_lowered_or_refused_on_a_line(what, tmp_path):
     rule = what.partition(":")[0]
     file = tmp_path / "rule.kds"
-    file.write_text(CASES[what].replace("4 KiB", "128 KiB"), encoding="utf-8")
+    file.write_text(CASES[what].replace("8 KiB", "128 KiB"), encoding="utf-8")
     result = check_and_derive([file])
     errors = [d for d in result.diagnostics if d.code[0] != "W"]
     for finding in errors:

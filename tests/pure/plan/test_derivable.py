@@ -50,7 +50,7 @@ def test_every_shipped_rule_derives():
 
 def test_a_refusal_names_the_setting_that_it_needs(found):
     (finding,) = found(replaced(LANES, " lanes d by 4 via shuffle", ""))
-    assert finding.code == "D340" and finding.span.line == 19
+    assert finding.code == "D340" and finding.span.line == 21
     assert "with use_qk_l2norm_in_kernel = true" in finding.notes
 
 
@@ -90,7 +90,7 @@ def test_what_derives_is_remembered_until_something_changes(found, monkeypatch):
     monkeypatch.setattr("kdsl.plan.derivable.derivations", counted)
     assert found(LANES) == () and found(LANES) == ()
     assert calls == [["lane_columns"]]
-    assert found(LANES.replace("4 KiB", "5 KiB")) == () and len(calls) == 2
+    assert found(LANES.replace("8 KiB", "9 KiB")) == () and len(calls) == 2
     wrong = replaced(LANES, " lanes d by 4 via shuffle", "")
     assert [d.code for d in found(wrong)] == [d.code for d in found(wrong)] == ["D340"] and len(calls) == 4
     monkeypatch.setattr(remembered, "stamp", lambda: "another compiler")
