@@ -41,7 +41,7 @@ def test_the_call_is_recorded(step, tmp_path):
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("__syncthreads();", "", "slots: "), ("d_5 < 128", "d_5 < 127", "slots: final_state is rejected"),
+    ("__syncthreads();", "", "slots: "), ("d_1_3 < 32", "d_1_3 < 31", "slots: final_state is rejected"),
     ("W == T", "false", "speculative: "), ("ssm_state_indices_given != 0", "true", "own slots: "),
 ])  # fmt: skip
 def test_wrong_code_is_not_written(step, tmp_path, monkeypatch, old, new, said):

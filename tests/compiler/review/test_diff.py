@@ -106,7 +106,7 @@ def test_bundles(tmp_path, compiler):
     rule = subject(str(file_of("lane_columns")))
     paths = [
         build([rule.lowering("sm_90a", {"columns": columns}).plan], tmp_path / f"{columns}.kdsb")
-        for columns in (32, 64)
+        for columns in (128, 64)
     ]
     assert run(paths[0], paths[0]).exit_code == 0
     done = run(*paths)
@@ -119,7 +119,7 @@ def test_a_bundle_without_its_rule(tmp_path, compiler):
     file.write_text(file_of("lane_columns").read_text(encoding="utf-8").replace("rule lane_columns", "rule own"))
     paths = [
         build([subject(str(file)).lowering("sm_90a", {"columns": columns}).plan], tmp_path / f"{columns}.kdsb")
-        for columns in (32, 64)
+        for columns in (128, 64)
     ]
     done = run(*paths)
     assert done.exit_code == 1 and "columns = 64" in done.output
