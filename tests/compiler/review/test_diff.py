@@ -110,7 +110,7 @@ def test_bundles(tmp_path, compiler):
     ]
     assert run(paths[0], paths[0]).exit_code == 0
     done = run(*paths)
-    assert done.exit_code == 1 and "columns = 64" in done.output and "threads" in done.output
+    assert done.exit_code == 1 and "columns = 64" in done.output and "registers" in done.output
     assert read_bundle(paths[0]).manifest.rule.name == "lane_columns"
 
 
