@@ -94,7 +94,7 @@ def test_a_dropped_barrier_of_a_decoding_rule_is_rejected():
 
 def test_a_wrong_index_of_the_text_is_rejected_with_both_values():
     """After the proving point of the schedule: only the text shows it."""
-    changed = edited(DECODE, 0, lambda source: source.replace("[(d_1 + 256)]", "[(127 - d_1 + 256)]"))
+    changed = edited(DECODE, 0, lambda source: re.sub(r"\+ d_1_1\) \+ (\d+)\)\]", r"+ 31 - d_1_1) + \1)]", source))
     proof = tried(DECODE, changed, tokens=1)
     assert proof.verdict == REJECTED
     found = proof.difference

@@ -104,12 +104,12 @@ def test_a_folder_goes_on_and_a_changed_rule_is_prepared_again(rule, monkeypatch
 
 
 def test_a_point_whose_contract_fails_has_no_bundle(rule, capsys):
-    path = rule(narrowed(DECODE, "spills == 0", "spills == 0\n    registers_per_thread <= 230"))
+    path = rule(narrowed(DECODE, "spills == 0", "spills == 0\n    registers_per_thread <= 200"))
     assert tune(path, "--target", "sm_90a", "--prepare", "d") == 0
     found = {point.choices["columns"]: point for point in read(Path("d")).points}
-    assert found[32].bundle == "" and "registers_per_thread <= 230`: fails (binary), found 232" in found[32].reasons[0]
-    assert found[64].bundle and not (Path("d") / "points/columns_32.kdsb").exists()
-    assert "2 of 3 points of lane_columns for sm_90a are in d, 1 discarded" in capsys.readouterr().out
+    assert found[128].bundle == "" and "registers_per_thread <= 200`: fails (binary), found 2" in found[128].reasons[0]
+    assert found[64].bundle and not (Path("d") / "points/columns_128.kdsb").exists()
+    assert "1 of 2 points of lane_columns for sm_90a are in d, 1 discarded" in capsys.readouterr().out
 
 
 def test_a_point_that_refuses_the_call_is_not_lowered(rule):
