@@ -95,8 +95,10 @@ def _step(asked: argparse.Namespace) -> int:
     if asked.prepare and asked.source:
         raise NotUsable("--prepare and --from are two steps: give one of them")
     if subject.is_dir():
-        if asked.prepare or asked.source:
-            raise NotUsable(f"{subject} is a folder; --prepare and --from go with a rule (NAME{RULE_SUFFIX})")
+        with_rules = {"--prepare": asked.prepare, "--from": asked.source, "--rule": asked.rule,
+                      "--choose": asked.choose, "--output": asked.output}  # fmt: skip
+        if given := [name for name, value in with_rules.items() if value]:
+            raise NotUsable(f"{subject} is a folder; {' and '.join(given)} goes with a rule (NAME{RULE_SUFFIX})")
         prepared = read(subject)
         if asked.target not in (None, prepared.target):
             raise NotUsable(f"{subject} is prepared for {prepared.target}, not for {asked.target}")

@@ -1,6 +1,7 @@
 """`kdsl bench` with the host as the device, kernels in C, and a GPU that is none; what it must not do."""
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -252,13 +253,22 @@ def test_needs_neither_click_nor_a_compiler():
     assert done.returncode == 1 and "Without it there are: bench" in done.stderr
 
 
-def test_one_command_line_for_both_ways():
-    """click gets every word of argparse, with its default."""
-    from kdsl.cli.bench import bench as command
+@pytest.mark.parametrize("name", ["bench", "tune"])
+def test_one_command_line_for_both_ways(name, tmp_path):
+    """click gets every word of argparse, with its default, and tells the program the same."""
+    from click.testing import CliRunner
 
-    of_argparse = {a.dest: a.default for a in program.parser()._actions if not isinstance(a, argparse._HelpAction)}
-    assert {p.name for p in command.params} == set(of_argparse)
-    assert all(p.default == of_argparse[p.name] for p in command.params if p.name != "paths")
+    from kdsl.cli.main import cli
+
+    parser = importlib.import_module(f"kdsl.{name}.program").parser()
+    actions = {a.dest: a for a in parser._actions if not isinstance(a, argparse._HelpAction)}
+    command = cli.get_command(None, name)
+    assert {p.name for p in command.params} == set(actions)
+    for parameter in command.params:
+        assert parameter.name in ("paths", "subject") or parameter.default == actions[parameter.name].default
+    more = ["--device", "cpu", "--output", str(tmp_path)] if name == "bench" else []
+    done = CliRunner().invoke(cli, [name, "nowhere", "--runs", "20", *more])
+    assert done.exit_code == 2 and f"kdsl {name}: there is nothing at nowhere" in done.output
 
 
 def test_a_profiler_that_is_not_there():

@@ -162,7 +162,7 @@ def test_what_cannot_be_used_is_named(tmp_path, folder, capsys):
     for words, status, said in (
         ([tmp_path / "none"], 2, "there is nothing at"),
         ([tmp_path / "empty"], 2, "has no tune.json; prepare it where the compiler is: kdsl tune RULE --target"),
-        ([tmp_path / "empty", "--from", tmp_path], 2, "is a folder; --prepare and --from go with a rule"),
+        ([tmp_path / "empty", "--from", tmp_path], 2, "is a folder; --from goes with a rule"),
         ([tmp_path / "empty", "--from", tmp_path, "--prepare", tmp_path], 2, "two steps: give one"),
     ):
         assert tune(*words) == status and said in capsys.readouterr().err
