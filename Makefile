@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 # The environment is as pyproject.toml says, whatever the file's date: another content is another stamp.
 STAMP := $(VENV)/.kdsl-$(shell (cat pyproject.toml; echo "$(EXTRAS)") | cksum | cut -d' ' -f1)
 
-.PHONY: help venv demo tour test lint pytest prove-all mutation gpu-bundles gpu-test clean
+.PHONY: help venv demo tour test lint pytest prove-all prove-threads mutation gpu-bundles gpu-test clean
 
 help:
 	@echo "make demo      check, select, lower, run on recorded inputs, and a picture of the schedule"
@@ -16,6 +16,7 @@ help:
 	@echo "make tour      one rule from text to report, every step shown and asserted"
 	@echo "make gpu-bundles  what gpu-test runs, built without a GPU (GPU_TARGETS=sm_90a)"
 	@echo "make gpu-test  tests, sanitizers and times on a GPU of this machine: python3 with PyTorch is enough"
+	@echo "make prove-threads  the CUDA of every rule at its default point, on every target, a fiber for each thread"
 	@echo "make prove-all every form and every rule at every choose point, on every target, over finite fields"
 	@echo "make mutation  mutants of everything, which stage rejects each: docs/mutation.md"
 	@echo "make lint      ruff and import contracts alone"
@@ -51,6 +52,9 @@ PLACES ?= 6
 prove-all: $(STAMP)
 	$(VENV)/bin/kdsl prove stdlib/operators --every-option
 	$(VENV)/bin/kdsl prove rules
+
+prove-threads: $(STAMP)
+	$(VENV)/bin/kdsl prove rules --points default --threads
 
 mutation: $(STAMP)
 	$(VENV)/bin/python -m tests.mutation run --most $(PLACES) --part 1/2 & \

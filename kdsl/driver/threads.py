@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from attrs import evolve
+
 from kdsl.bundle.expression import parse_number
 from kdsl.check.model import DTYPE_BYTES
 from kdsl.driver.package import grid_blocks, workspaces
@@ -15,7 +17,7 @@ from kdsl.prove.lowered import further_cases, name_of, pins_of, scheduled_functi
 from kdsl.prove.program import Program
 from kdsl.prove.proof import Difference, Proof
 from kdsl.prove.refusal import NoMeaning
-from kdsl.prove.threads import Subject, prove_threads
+from kdsl.prove.threads import Subject, difference_of, prove_threads
 
 
 def device_program(lowering: Lowering) -> DeviceProgram:
@@ -80,4 +82,4 @@ def _at_line(lowering: Lowering, finding: Finding) -> Difference:
     for source in lowering.sources:
         if source.symbol == finding.kernel and finding.line is not None:
             stage = source.lines.stage_of(finding.line)
-    return Difference(finding.explain(), "", stage, span=stage_span(lowering.plan, stage))
+    return evolve(difference_of(finding), stage=stage, span=stage_span(lowering.plan, stage))

@@ -64,13 +64,16 @@ class Finding:
     source: str = field(default="", repr=False)
 
     def explain(self) -> str:
-        """One sentence with the place, what was done there, and by whom."""
+        """One sentence with the place, what was done there, and by whom; the line of the text below it."""
+        return self.sentence + (f"\n    {self.source}" if self.source else "")
+
+    @property
+    def sentence(self) -> str:
         place = self.kernel if self.line is None else f"{self.kernel}, line {self.line}"
         if self.thread is not None:
             place += f", block {self.block}, thread {self.thread}"
         count = f" ({self.times} times)" if self.times > 1 else ""
-        code = f"\n    {self.source}" if self.source else ""
-        return f"{self.kind}: {place}: {self._sentence()}{count}{code}"
+        return f"{self.kind}: {place}: {self._sentence()}{count}"
 
     def _sentence(self) -> str:
         if self.kind == "out_of_bounds" and self.array == "registers":

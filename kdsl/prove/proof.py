@@ -39,6 +39,7 @@ class Difference:
     expected: str = ""
     found: str = ""
     output: str = ""
+    code: str = ""  # the line of a generated text that it happens on
     span: Span | None = field(default=None, repr=False, eq=False)
     operator_span: Span | None = field(default=None, repr=False, eq=False)
 
@@ -115,6 +116,7 @@ class Proof:
                 "expected": d.expected,
                 "found": d.found,
                 "output": d.output,
+                "code": d.code,
                 "rule": located(d.span),
                 "operator": located(d.operator_span),
             }
@@ -146,7 +148,15 @@ class Proof:
             required=d.expected or None,
             evidence=Evidence.FIELD,
             notes=tuple(
-                filter(None, (f"first at {d.place}" if d.at else "", d.output, f"on the call: {d.case}"))
+                filter(
+                    None,
+                    (
+                        f"in the text: {d.code}" if d.code else "",
+                        f"first at {d.place}" if d.at else "",
+                        d.output,
+                        f"on the call: {d.case}",
+                    ),
+                )
             ),
         )
 

@@ -59,7 +59,7 @@ def prove_threads(
     difference at a place of the rule."""
     started = time.perf_counter()
     seed = secrets.randbits(63) if seed is None else seed
-    run = Run(subject, seed, at_line or (lambda finding: Difference(finding.explain(), "")))
+    run = Run(subject, seed, at_line or difference_of)
     found: list[CaseProof] = []
     with ThreadPoolExecutor(WORKERS) as workers:
         for number, (case, _) in enumerate(subject.calls):
@@ -79,6 +79,11 @@ def prove_threads(
         digest=subject.program.digest,
         seconds=time.perf_counter() - started,
     )
+
+
+def difference_of(finding: Finding) -> Difference:
+    """A finding of the kernels that belongs to no rule."""
+    return Difference(finding.sentence, "", code=finding.source)
 
 
 TRUSTED = ("each PTX instruction in kdsl/emulate/device",)
