@@ -48,11 +48,11 @@ def prove_state(mistake: str = ""):
     return prove_tirx(s.state(mistake), states, written=("S",), levels={"G": 1}, seed=7)
 
 
-def prove_staged(mistake: str = ""):
+def prove_staged(mistake: str = "", mode: int = 3):
     def products_of_steps(a, call):
         return {"C": (a["A"][:, :, None, :] * a["B"][:, None, :, :]).sum(-1)}
 
-    return prove_tirx(g.staged(mistake), products_of_steps, written=("C",), seed=7)
+    return prove_tirx(g.staged(mistake, mode), products_of_steps, written=("C",), seed=7)
 
 
 @pytest.mark.parametrize("steps, stages", [(6, 2), (5, 3), (1, 2)])
@@ -70,8 +70,10 @@ def test_a_state_in_registers_is_proved():
     assert case.degree == 9  # of three steps: a decay, an element of W and one of K each
 
 
-def test_staged_operands_and_a_result_that_leaves_in_bulk_are_proved():
-    proof = prove_staged()
+@pytest.mark.parametrize("mode", range(4))
+def test_staged_operands_and_a_result_that_leaves_in_bulk_are_proved(mode):
+    """Under every swizzle of the operands."""
+    proof = prove_staged(mode=mode)
     assert proof.verdict == FIELD, proof.found
     assert proof.bound < 1e-18
 

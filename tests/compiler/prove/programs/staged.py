@@ -1,6 +1,6 @@
 """Products whose operands threads write themselves and whose result leaves in bulk: proxy fences and named barriers.
 
-One warpgroup of two multiplies, the other watches. Each step: A and B into shared memory, swizzled by 128 bytes; a
+One warpgroup of two multiplies, the other watches. Each step: A and B into shared memory, as a swizzle lays them out; a
 fence and a barrier of the warpgroup; the product; the result into shared memory, and from there row by row to C.
 """
 
@@ -18,8 +18,23 @@ def wgmma(acc, of_a, of_b, scale):
     )
 
 
-def staged(mistake: str = ""):
-    """The function, or with a `mistake` in it."""
+def place(row, k, rows: int, mode: int):
+    """The element of an operand [rows, DEPTH] in rows of `8 << mode` elements, swizzled by as many bytes twice over."""
+    width = 8 << mode
+    piece = (k % width // 8) ^ (row * width // 64 % (width // 8))
+    return k // width * (rows * width) + row * width + piece * 8 + k % 8
+
+
+def advance(k: int, rows: int, mode: int) -> int:
+    """From the first product of 16 to the k-th, in units of 16 bytes."""
+    width = 8 << mode
+    return 16 * k // width * (rows * width // 8) + 16 * k % width // 8
+
+
+def staged(mistake: str = "", mode: int = 3):
+    """The function, or with a `mistake` in it. `mode` is the swizzle: 0 for none, 1 to 3 for 32, 64 and 128 bytes."""
+    stride = 8 << mode
+    leading_a, leading_b = (ROWS, COLUMNS) if mode == 0 else (1, 1)
     waiting = 64 if mistake == "half of the barrier" else 128
 
     @T.prim_func
@@ -43,22 +58,27 @@ def staged(mistake: str = ""):
             acc = T.alloc_local([COLUMNS // 2], "float32")
             of_a = T.alloc_local([1], "uint64")
             of_b = T.alloc_local([1], "uint64")
-            T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_a[0]), As.ptr_to([0]), 1, 64, 3)
-            T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_b[0]), Bs.ptr_to([0]), 1, 64, 3)
+            T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_a[0]), As.ptr_to([0]), leading_a, stride, mode)
+            T.cuda.wgmma.encode_matrix_descriptor(T.address_of(of_b[0]), Bs.ptr_to([0]), leading_b, stride, mode)
             for step in T.serial(STEPS):
                 for i in T.serial(ROWS * DEPTH // 128):
                     e = i * 128 + thread
-                    As[e // 64 * 64 + ((e % 64 // 8) ^ (e // 64 % 8)) * 8 + e % 8] = A[step, e // 64, e % 64]
+                    As[place(e // 64, e % 64, ROWS, mode)] = A[step, e // 64, e % 64]
                 for i in T.serial(COLUMNS * DEPTH // 128):
                     e = i * 128 + thread
-                    Bs[e // 64 * 64 + ((e % 64 // 8) ^ (e // 64 % 8)) * 8 + e % 8] = B[step, e // 64, e % 64]
+                    Bs[place(e // 64, e % 64, COLUMNS, mode)] = B[step, e // 64, e % 64]
                 if mistake != "fence of the operands":
                     T.ptx["fence.proxy.async.shared::cta"]()
                 if mistake != "barrier":
                     T.ptx["bar.sync"](1, waiting)
                 T.ptx.wgmma.fence.sync.aligned()
                 for k in T.unroll(DEPTH // 16):
-                    wgmma(acc, of_a[0] + T.uint64(k * 2), of_b[0] + T.uint64(k * 2), T.bool(k > 0))
+                    wgmma(
+                        acc,
+                        of_a[0] + T.uint64(advance(k, ROWS, mode)),
+                        of_b[0] + T.uint64(advance(k, COLUMNS, mode)),
+                        T.bool(k > 0),
+                    )
                 T.ptx.wgmma.commit_group.sync.aligned()
                 T.ptx.wgmma.wait_group.sync.aligned(0)
                 for j in T.unroll(COLUMNS // 8):
