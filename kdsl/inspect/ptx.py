@@ -74,15 +74,18 @@ class _Reading:
         self.places = tuple(places)
 
     def _inside(self, number: int, line: str) -> None:
-        while line and not self.statement and line[0] in "{}":
-            self.depth += 1 if line[0] == "{" else -1
-            line = line[1:].lstrip()
-            if self.depth == 0:
-                self._close()
-                return
-        while not self.statement and (found := _LABEL.match(line)):
-            self.waiting.append(found[1])
-            line = line[found.end() :]
+        while line and not self.statement:  # blocks and labels before a statement, in any order
+            if line[0] in "{}":
+                self.depth += 1 if line[0] == "{" else -1
+                line = line[1:].lstrip()
+                if self.depth == 0:
+                    self._close()
+                    return
+            elif found := _LABEL.match(line):
+                self.waiting.append(found[1])
+                line = line[found.end() :].lstrip()
+            else:
+                break
         if not line:
             return
         if not self.statement:

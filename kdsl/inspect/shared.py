@@ -3,7 +3,7 @@
 Read from the TIR right before TVM merges the shared buffers into one: there an access still names its buffer,
 and the marks of the source map still say its stage. Where a buffer begins does not matter: it moves all banks
 by the same. Evidence `simulated`: exact, with every tile taken as full. Matrix loads are those of
-`kdsl/lower/intrinsics/matrix.py`; a device function that is not there has no lane addresses here, and what
+`kdsl/lower/intrinsics`; a device function that is not there has no lane addresses here, and what
 it touches in shared memory is unknown.
 """
 
@@ -19,6 +19,7 @@ from kdsl.inspect import banks
 from kdsl.inspect.lanes import Assumed, Open, Pattern, TooMany, evaluate, kind, mask, patterns
 from kdsl.inspect.sectors import ROW, GlobalUse
 from kdsl.lower.cuda import CONFIG, passes
+from kdsl.lower.intrinsics import squares, warpgroup
 from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
@@ -27,6 +28,7 @@ from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 
 MERGES = "MergeSharedMemoryAllocations"
 SCOPES = ("shared", "shared.dyn")
+ROW_PIECE = 16  # bytes of a row that the Tensor Cores take at once
 POINTERS = 3  # of a product: the accumulator and two operands, before its numbers
 UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
 CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
@@ -215,6 +217,12 @@ class _Walk:
     def function(self, name: str, args, ranges, guards) -> None:
         if name == "kdsl_keep":
             return
+        if name.startswith(squares.PREFIX):
+            self.squares(args, ranges, guards)
+            return
+        if name.startswith(warpgroup.PREFIX):
+            self.described(warpgroup.shape_of(name), args, ranges, guards)
+            return
         pointers = [pointer for pointer in map(self.pointer, args) if pointer is not None]
         layouts = [part for part in name.split("_") if part in MATRIX_ROWS] if name.startswith("kdsl_mma_") else []
         if len(layouts) != len(pointers):
@@ -231,6 +239,31 @@ class _Walk:
                 offset, shift, exchanged = (numbers.pop(0) for _ in range(3))
                 swizzle = Swizzle(int(shift.value), int(exchanged.value), 3)
             self.matrix(buffer, offset, stride, MATRIX_ROWS[layout], ranges, guards, swizzle)
+
+    def squares(self, args, ranges, guards) -> None:
+        """(sums, x, rows apart): rows of x as an operand A, and a sum for each of the first 16 lanes."""
+        (sums, first), (x, offset) = map(self.pointer, args[:2])
+        self.matrix(x, offset, args[2], _rows_first, ranges, guards)
+        for access in ("ld", "st"):
+            use = SharedUse(self.stage, buffer_name(sums), access, element_bytes(sums))
+            lanes = np.arange(banks.LANES)
+            try:
+                places = (evaluate(first, ranges) + lanes) * element_bytes(sums)
+                self.add(evolve(use, patterns=patterns(places, mask(guards, ranges) & (lanes < squares.ROWS))))
+            except (Open, TooMany) as reason:
+                self.add(evolve(use, note=str(reason)))
+
+    def described(self, shape: warpgroup.Shape, args, ranges, guards) -> None:
+        """(sums, a, b): the rows of a panel of B, 16 bytes of each at a time, as its swizzle exchanges them."""
+        buffer, offset = self.pointer(args[2])
+        panel, exchanged = shape.panel, Swizzle(6, shape.swizzle // ROW_PIECE - 1, 3)
+        use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", ROW_PIECE)
+        lanes = np.arange(banks.LANES)
+        try:
+            rows = evaluate(offset, ranges) + (lanes & 7) * panel + (lanes >> 3) % (panel // 8) * 8
+            self.add(evolve(use, patterns=patterns(exchanged.of(rows) * element_bytes(buffer), mask(guards, ranges))))
+        except (Open, TooMany) as reason:
+            self.add(evolve(use, note=str(reason)))
 
     def pointer(self, e):
         """Buffer and element offset of an argument that points into shared memory."""

@@ -8,6 +8,7 @@ import re
 from attrs import field, frozen
 
 from kdsl.lower.guards import with_joined_guards
+from kdsl.lower.intrinsics.warpgroup import PREFIX as DESCRIBED
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.swizzle import with_swizzles
@@ -179,6 +180,8 @@ def plain_source(source: str, symbol: str) -> str:
     copies whose source is counted in 64 bits (TVM's take an `int`, and tensors have more than 2^31 elements), and
     vectors of four 16-bit numbers that are one access of memory."""
     source = re.sub(r"(ptx_cp_async\w*\(void\* dst, int dst_off, void\* src, )int( src_off)", r"\1int64_t\2", source)
+    if DESCRIBED in source:  # the runtime's own part of shared memory ends at a multiple of 1024 bytes
+        source = source.replace("extern __shared__ __align__(64)", "extern __shared__ __align__(1024)")
     source = FOUR_BY_MEMBER.sub(lambda found: found[1] + FOUR_AT_ONCE, source)
     declaration = re.search(rf'^extern "C" __global__ [^\n]*\b{symbol}\([^\n]*\);\n', source, re.MULTILINE)
     return source.replace(declaration.group(0), "", 1) if declaration else source

@@ -36,7 +36,7 @@ class Swizzle:
 
 def swizzle_of(tensor: Tensor) -> Swizzle:
     item = DTYPE_BYTES[tensor.dtype]
-    line = max(tensor.shape[-1] * item, LINE) // item
+    line = max((tensor.panel or tensor.shape[-1]) * item, LINE) // item
     return Swizzle(line.bit_length() - 1, tensor.swizzle // PIECE - 1, (PIECE // item).bit_length() - 1)
 
 

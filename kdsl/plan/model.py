@@ -55,6 +55,7 @@ class Tensor:
     pad: int = 0
     ring: int = 1
     swizzle: int = 0  # bytes within which pieces of 16 change places from row to row
+    panel: int = 0  # columns that lie together, panel behind panel, as descriptors name them
     fragment: Fragment | None = None
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
     owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has
@@ -165,6 +166,7 @@ class KernelPlan:
     threads: tuple[int, ...] = ()
     guarded: str | None = None
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
+    described: bool = False  # Tensor Cores read what is fetched through descriptors, so copies need a fence
     settled: bool = False  # in every step a barrier stands after the last use of what is fetched
     aligned: Mapping[str, int] = field(factory=dict)  # bytes that ports must start at multiples of
     resident: int | None = None  # blocks that an SM must be able to hold: it bounds the registers

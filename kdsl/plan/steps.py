@@ -119,6 +119,13 @@ class TransformLayout(Step):
 
 
 @frozen
+class Panels(Step):
+    """The tensor that the block writes is stored in panels of `columns`, one behind the other."""
+
+    columns: int
+
+
+@frozen
 class FragmentLoops(Step):
     """The block's two loops become [row tile, column tile, lane, slot]: rows over the first of `warps`, lanes over
     lanes."""
@@ -159,6 +166,13 @@ class HideReads(Step):
 class Tensorize(Step):
     loop: str
     intrinsic: str
+
+
+@frozen
+class InitialRows(Step):
+    """Initial values of sums of rows: a lane sets that of its row."""
+
+    initial: str
 
 
 @frozen

@@ -7,6 +7,7 @@ implementation does on hardware is one GPU test for each intrinsic, and the proo
 
 from __future__ import annotations
 
+from kdsl.lower.intrinsics.warpgroup import FENCE_SOURCE
 from kdsl.lower.tir.kernel import KEEP
 from kdsl.lower.tvm import s_tir
 from kdsl.prove.meaning import kind, same_structure
@@ -65,7 +66,7 @@ def implementation_body(func):
 
 
 def keeps_memory(call) -> bool:
-    """A device function with an empty body: it only tells the compiler that memory is still in use."""
+    """A device function that moves no value: it tells the compiler that memory is still in use, or orders accesses."""
     if kind(call) != "Call" or call.op.name not in DEVICE_CALLS:
         return False
-    return str(getattr(call.args[len(call.args) - 1], "value", "")) == KEEP
+    return str(getattr(call.args[len(call.args) - 1], "value", "")) in (KEEP, FENCE_SOURCE)

@@ -20,8 +20,6 @@ def mma_place(i, j):
     return 4 * (i % 8) + (j % 8) // 2, 4 * (j // 8) + (i // 8) * 2 + (j % 2)
 
 
-FRAGMENTS: dict[str, Place] = {"mma.m16n8k16": mma_place}
-
 PREFIX = "kdsl_mma_"
 DTYPES = {"bf16": ("bfloat16", "nv_bfloat16", "bf16"), "f16": ("float16", "half", "f16")}
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.{ptx}.{ptx}.f32"

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from kdsl.lower.intrinsics.matrix import FRAGMENTS, register
+from kdsl.lower.intrinsics.table import FRAGMENTS, register
 from kdsl.lower.tvm import Schedule
 from kdsl.plan import steps as s
+from kdsl.plan.cuda.warp import LANES
 
 
 @define
@@ -114,6 +115,16 @@ def transform_layout(nests: Nests, step: s.TransformLayout) -> None:
     )
 
 
+def panels(nests: Nests, step: s.Panels) -> None:
+    """Columns in panels, one behind the other: [..., panel, row, column of the panel]."""
+
+    def split(*at):
+        *outer, row, column = at
+        return (*outer, column // step.columns, row, column % step.columns)
+
+    nests.schedule.transform_layout(nests.block(step.sblock), ("write", 0), split, assume_injective_transform=True)
+
+
 def fragment_loops(nests: Nests, step: s.FragmentLoops) -> None:
     schedule, block = nests.schedule, nests.block(step.sblock)
     schedule.transform_block_layout(block, fragment_map(step.instruction))
@@ -131,7 +142,8 @@ def blockize(nests: Nests, step: s.Blockize) -> None:
 def decompose_block(nests: Nests, step: s.DecomposeBlock) -> None:
     schedule = nests.schedule
     initial = schedule.decompose_reduction(nests.made[step.block], nests.loop(step.sblock, step.loop))
-    for loop in schedule.get_loops(initial)[-step.initial_loops :]:
+    loops = schedule.get_loops(initial)
+    for loop in loops[len(loops) - step.initial_loops :]:
         schedule.unroll(loop)
     nests.made[step.initial] = schedule.get_child_blocks(initial)[0]
 
@@ -154,16 +166,23 @@ def base_name(buffer: str) -> str:
 
 def tensorize(nests: Nests, step: s.Tensorize) -> None:
     register(step.intrinsic)
-    loop = nests.schedule.get_loops(nests.block(step.sblock))[-3]
-    nests.schedule.tensorize(loop, step.intrinsic)
+    nests.schedule.tensorize(nests.loop(step.sblock, step.loop), step.intrinsic)
 
 
 def initial_lanes(nests: Nests, step: s.InitialLanes) -> None:
     schedule, block = nests.schedule, nests.made[step.initial]
-    schedule.transform_block_layout(block, FRAGMENTS[step.instruction])
-    lane, slot = schedule.get_loops(block)[-2:]
+    place = FRAGMENTS[step.instruction]
+    schedule.transform_block_layout(block, lambda i, j: (j // 16, *place(i, j % 16)))
+    tile, lane, slot = schedule.get_loops(block)[-3:]
+    schedule.unroll(tile)
     schedule.bind(lane, "threadIdx.x")
     schedule.unroll(slot)
+
+
+def initial_rows(nests: Nests, step: s.InitialRows) -> None:
+    (*_, row) = nests.schedule.get_loops(nests.made[step.initial])
+    _, lane = nests.schedule.split(row, [None, LANES])
+    nests.schedule.bind(lane, "threadIdx.x")
 
 
 PRIMITIVES: dict[type, Callable] = {
@@ -180,10 +199,12 @@ PRIMITIVES: dict[type, Callable] = {
     s.AddUnitLoop: add_unit_loop,
     s.StorageAlign: storage_align,
     s.TransformLayout: transform_layout,
+    s.Panels: panels,
     s.FragmentLoops: fragment_loops,
     s.Blockize: blockize,
     s.DecomposeBlock: decompose_block,
     s.HideReads: hide_reads,
     s.Tensorize: tensorize,
     s.InitialLanes: initial_lanes,
+    s.InitialRows: initial_rows,
 }

@@ -297,7 +297,8 @@ class Scope:
             stored = [values[axis] for axis in tensor.stored]
             if tensor.ring > 1:
                 step = self.indices[self.signature.kernel.sequential]
-                stored = [tirx.truncmod(step, constant(tensor.ring, "int64")).astype("int32"), *stored]
+                # steps are below 2^31, and a 64-bit remainder is a call on a GPU
+                stored = [tirx.truncmod(step.astype("int32"), constant(tensor.ring, "int32")), *stored]
             return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         return self.signature.workspace(tensor), [as_index(i) for i in (self.place, *values)]

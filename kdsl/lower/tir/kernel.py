@@ -16,6 +16,7 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from kdsl.check.graph import strip
+from kdsl.lower.intrinsics.warpgroup import FENCE, FENCE_SOURCE
 from kdsl.lower.swizzle import attributes
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
@@ -223,7 +224,8 @@ class KernelBuilder:
         if not self.kernel.copies:
             return body
         ahead = self.kernel.ring - 1
-        body = sequence([self.barrier(), body])
+        fence = [shared_fence()] if self.kernel.described else []
+        body = sequence([*fence, self.barrier(), body])
         counted = AttrStmt(0, "async_wait_inflight_count", constant(ahead, "int32"), body)
         return AttrStmt(0, "async_wait_queue_scope", constant(0, "int32"), counted)
 
@@ -364,6 +366,11 @@ class KernelBuilder:
 def keep(buffer):
     """A use of a buffer that no instruction comes from: its memory stays its own until here."""
     return Evaluate(T.cuda.func_call("kdsl_keep", buffer.access_ptr("r"), source_code=KEEP))
+
+
+def shared_fence():
+    """What this thread wrote to shared memory is there for reads through descriptors, once a barrier has passed."""
+    return Evaluate(T.cuda.func_call(FENCE, source_code=FENCE_SOURCE))
 
 
 def write_element(buffer, indices, value):

@@ -28,9 +28,10 @@ from kdsl.plan.cuda.private import (
     touches_private,
     with_private,
 )
-from kdsl.plan.cuda.products import Product, product_of, product_steps
+from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_steps, with_panels
 from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
+from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
 from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.layout import transposing_options
@@ -79,6 +80,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
+    builder.tensors = tensors = with_panels(tensors, builder.products.values(), fetched)
     refuse_read_back(prologue + body, tensors, kernel)
     refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
     refuse_other_owners(prologue + body + commits + epilogue, tensors)
@@ -92,7 +94,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
-        threads=(LANES, role.warps), barriers=fences, settled=settled(body, tensors, fences, fetched),
+        described=builder.described, threads=(LANES, role.warps), barriers=fences,
+        settled=settled(body, tensors, fences, fetched),
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         steps=(), decisions=(), span=kernel.span,
@@ -110,6 +113,8 @@ def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[st
         if product.left_stored:
             yield tensors[product.left], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
         yield tensors[product.right], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
+    for squares in builder.squares.values():
+        yield tensors[squares.operand], ROW_BYTES, f"the matrix loads of `{squares.stage.name}` take"
 
 
 def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
@@ -268,14 +273,23 @@ class _Steps:
             decisions,
         )
         self.products: dict[str, Product] = {}
+        self.squares: dict[str, Squares] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
+
+    @property
+    def described(self) -> bool:
+        """Whether an operand is read through a descriptor."""
+        return any(by_descriptor(product.instruction) for product in self.products.values())
 
     def arranged(self, stage: PlannedStage) -> PlannedStage:
         """The stage with its loops in the order its kind of work maps them."""
         instruction = matrix_instruction(self.kernel, stage.name)
         if instruction is not None:
             span = self.kernel.computations[stage.name].span
+            if is_squares(stage):
+                self.squares[stage.name] = squares_of(stage, instruction, self.tensors, span)
+                return stage
             product = product_of(stage, instruction, row_index(self.kernel, self.role, stage.name), self.tensors, span)
             self.products[stage.name] = product
             return product.stage
@@ -298,6 +312,8 @@ class _Steps:
                 )
                 self.decisions.append(decision)
                 yield from steps
+        for squares in self.squares.values():
+            yield from squares_steps(squares, self.role.warps, self.tensors)
         for stage in plan.stages:
             if stage.name in self.fragments:
                 fragment = on_fragments(stage, self.tensors)
@@ -306,7 +322,7 @@ class _Steps:
                 yield s.FragmentLoops(stage.name, stage.span, why, fragment.instruction, loops, self.role.warps)
             elif touches_private(stage, self.tensors):
                 yield from deal_private(stage, self.tensors, self.role.warps)
-            elif stage.name in self.products or stage.kind == "copy":
+            elif stage.name in self.products or stage.name in self.squares or stage.kind == "copy":
                 continue
             elif takes_pieces(stage, self.tensors, self.role.warps):
                 yield from deal_pieces(stage, self.role.warps)
@@ -333,6 +349,8 @@ class _Steps:
         yield s.SetScope(stage.name, tensor.span, why, SCOPES[tensor.memory])
         if tensor.fragment is not None:
             yield s.TransformLayout(stage.name, tensor.span, why, tensor.fragment.instruction)
+        elif tensor.panel:
+            yield s.Panels(stage.name, tensor.span, f"panels of {tensor.panel}", tensor.panel)
         elif tensor.pad and len(tensor.shape) > 1:
             yield s.StorageAlign(stage.name, tensor.span, f"pad {tensor.pad}", tensor.shape[-1], tensor.pad)
 

@@ -97,7 +97,7 @@ CHUNK_CHEATS = [
     ),
     (
         "exclusive sum for q",
-        [("qn[i, d] * exp(gc[i, d])", "qn[i, d] * exp(gc[i, d] - lg[i, d])")],
+        [("qn[i, d] * exp2(gc[i, d])", "qn[i, d] * exp2(gc[i, d] - lg[i, d])")],
         "decay_q",
         PAIR,
         {},
@@ -110,26 +110,26 @@ CHUNK_CHEATS = [
         PAIR,
         {},
     ),
-    ("keys not restored", [("exp(gl[d] - gc[i, d])", "exp(gl[d])")], "restore_k", PAIR, {}),
+    ("keys not restored", [("exp2(gl[d] - gc[i, d])", "exp2(gl[d])")], "restore_k", PAIR, {}),
     (
         "centre one row off on one side",
-        [("exp(gc[C / 2, d] - gc[j, d])", "exp(gc[C / 2 - 1, d] - gc[j, d])")],
+        [("exp2(gc[C / 2, d] - gc[j, d])", "exp2(gc[C / 2 - 1, d] - gc[j, d])")],
         "undo_k",
         CENTRED,
         {},
     ),
-    ("keys decayed twice", [("exp(-gc[j, d])", "exp(gc[j, d])")], "undo_k", FACTORED, {}),
+    ("keys decayed twice", [("exp2(-gc[j, d])", "exp2(gc[j, d])")], "undo_k", FACTORED, {}),
     ("no cumulative sum", [("lg[i, d] + gc[i - 1, d] scan i", "lg[i, d]")], "decay_sum", PAIR, {}),
-    ("dt_bias dropped", [("* (gx[i, d] + bias[d])", "* gx[i, d]")], "log_gate", PAIR, BOUNDED),
-    ("A_log dropped", [("sigmoid(rate[] * (gx", "sigmoid((gx")], "log_gate", PAIR, BOUNDED),
+    ("dt_bias dropped", [("rate[] * gx[i, d] + rate[] * bias[d]", "rate[] * gx[i, d]")], "log_gate", PAIR, BOUNDED),
+    ("A_log dropped", [("rate[] * gx[i, d] + rate[] * bias[d]", "(gx[i, d] + bias[d]) * 1.4426950408889634")], "log_gate", PAIR, BOUNDED),
     ("A_log of head 0", [("rate[] = exp(A_log[h])", "rate[] = exp(A_log[0])")], "gate_rate|log_gate", PAIR, BOUNDED),
     ("exp(A_log) as a series", [("rate[] = exp(A_log[h])", "rate[] = 1.0 + A_log[h]")], None, PAIR, BOUNDED),
     (
         "sigmoid as a line",
         [
             (
-                "sigmoid(rate[] * (gx[i, d] + bias[d]))",
-                "(0.5 + 0.25 * rate[] * (gx[i, d] + bias[d]))",
+                "/ (1.0 + exp2(-(rate[] * gx[i, d] + rate[] * bias[d])))",
+                "* (0.5 + 0.25 * (rate[] * gx[i, d] + rate[] * bias[d]))",
             )
         ],
         None,
@@ -149,8 +149,9 @@ CHUNK_CHEATS = [
         "padded rows decay",
         [
             (
-                "if valid(n, c, i) then lower_bound * sigmoid(rate[] * (gx[i, d] + bias[d])) else 0.0",
-                "lower_bound * sigmoid(rate[] * (gx[i, d] + bias[d]))",
+                "if valid(n, c, i) then (lower_bound * 1.4426950408889634 / (1.0 + exp2(-(rate[] * gx[i, d]"
+                " + rate[] * bias[d])))) else 0.0",
+                "lower_bound * 1.4426950408889634 / (1.0 + exp2(-(rate[] * gx[i, d] + rate[] * bias[d])))",
             )
         ],
         "log_gate",
@@ -213,8 +214,8 @@ CHUNK_CHEATS = [
         "exponent clamped",
         [
             (
-                "qn[i, d] * kn[j, d] * exp(gc[i, d] - gc[j, d])",
-                "qn[i, d] * kn[j, d] * exp(min(gc[i, d] - gc[j, d], 0.0))",
+                "qn[i, d] * kn[j, d] * exp2(gc[i, d] - gc[j, d])",
+                "qn[i, d] * kn[j, d] * exp2(min(gc[i, d] - gc[j, d], 0.0))",
             )
         ],
         None,
@@ -228,7 +229,7 @@ CHUNK_CHEATS = [
         PAIR,
         {},
     ),
-    ("exponential as a series", [("gamma[d] = exp(gl[d])", "gamma[d] = 1.0 + gl[d]")], None, PAIR, {}),
+    ("exponential as a series", [("gamma[d] = exp2(gl[d])", "gamma[d] = 1.0 + gl[d]")], None, PAIR, {}),
     (
         "one channel of v for all",
         [
@@ -316,8 +317,8 @@ HARMLESS = [
         SOFTPLUS,
     ),
     (
-        "exp2 with log2 e",
-        [("exp(gc[i, d] - gc[j, d])", "exp2((gc[i, d] - gc[j, d]) * 1.4426950408889634)")],
+        "exp with ln 2",
+        [("exp2(gc[i, d] - gc[j, d])", "exp((gc[i, d] - gc[j, d]) * 0.6931471805599453)")],
         PAIR,
         {},
     ),

@@ -240,7 +240,7 @@ def test_the_slots_of_a_ring_are_gone_past():
     ],
 )
 def test_log2_e_is_a_symbol_in_its_exact_spellings_only(prove_edited, literal, verdict):
-    edit = [("exp(gc[i, d] - gc[j, d])", f"exp2((gc[i, d] - gc[j, d]) * {literal})")]
+    edit = [("gx[i, d] * 1.4426950408889634", f"gx[i, d] * {literal}")]
     assert prove_edited(CHUNK, edit, {"decay": "pairwise"}, {}, trials=1).verdict == verdict
 
 

@@ -50,7 +50,7 @@ def test_every_shipped_rule_derives():
 
 def test_a_refusal_names_the_setting_that_it_needs(found):
     (finding,) = found(replaced(LANES, " lanes d by 4 via shuffle", ""))
-    assert finding.code == "D340" and finding.span.line == 22
+    assert finding.code == "D340" and finding.span.line == 21
     assert "with use_qk_l2norm_in_kernel = true" in finding.notes
 
 

@@ -1,0 +1,14 @@
+"""Matrix instructions by the names that plans give their intrinsics and fragments."""
+
+from __future__ import annotations
+
+from kdsl.lower.intrinsics import matrix, squares, warpgroup
+
+# Element (row, column) of a 16 x 16 tile to lane and slot. A warp of a warpgroup holds what it would hold alone.
+FRAGMENTS: dict[str, matrix.Place] = {"mma.m16n8k16": matrix.mma_place, "wgmma.m64k16": matrix.mma_place}
+
+
+def register(name: str) -> None:
+    """Make an intrinsic known to TVM, once."""
+    module = next((m for m in (warpgroup, squares) if name.startswith(m.PREFIX)), matrix)
+    module.register(name)
