@@ -121,7 +121,13 @@ CHUNK_CHEATS = [
     ("keys decayed twice", [("exp2(-gc[j, d])", "exp2(gc[j, d])")], "undo_k", FACTORED, {}),
     ("no cumulative sum", [("lg[i, d] + gc[i - 1, d] scan i", "lg[i, d]")], "decay_sum", PAIR, {}),
     ("dt_bias dropped", [("rate[] * gx[i, d] + rate[] * bias[d]", "rate[] * gx[i, d]")], "log_gate", PAIR, BOUNDED),
-    ("A_log dropped", [("rate[] * gx[i, d] + rate[] * bias[d]", "(gx[i, d] + bias[d]) * 1.4426950408889634")], "log_gate", PAIR, BOUNDED),
+    (
+        "A_log dropped",
+        [("rate[] * gx[i, d] + rate[] * bias[d]", "(gx[i, d] + bias[d]) * 1.4426950408889634")],
+        "log_gate",
+        PAIR,
+        BOUNDED,
+    ),
     ("A_log of head 0", [("rate[] = exp(A_log[h])", "rate[] = exp(A_log[0])")], "gate_rate|log_gate", PAIR, BOUNDED),
     ("exp(A_log) as a series", [("rate[] = exp(A_log[h])", "rate[] = 1.0 + A_log[h]")], None, PAIR, BOUNDED),
     (
