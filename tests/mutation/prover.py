@@ -153,7 +153,7 @@ def random_calls(operator: str, rng: random.Random) -> Iterator[Case]:
             continue
         ends = [0]
         for _ in range(rng.randint(1, 5)):
-            ends.append(ends[-1] + rng.choice((0, 1, rng.randint(2, 50))))
+            ends.append(ends[-1] + rng.choice((0, 1, 15, 16, rng.randint(2, 50))))
         yield Case("", {**sizes, "B": 1, "T": ends[-1], "N": len(ends) - 1}, absent, {"cu_seqlens": tuple(ends)}, order)
 
 

@@ -83,3 +83,22 @@ def test_every_mutant(rule):
         assert not wrong
         total += sum(tally.values())
     assert total >= 400
+
+
+def test_a_chunk_too_many_takes_the_workspace_behind_it():
+    """`length + 15` made `length + 17` where a chunk leaves: for a length of 15 the second chunk has no rows, and its
+    place in the workspace is that of the next sequence."""
+    rules = rule_jobs(LIBRARY, LIBRARY.rules["mma_bounded"], "sm_90a", every_point=False, settings={"gate": "bounded"})
+    plan = next(rules).plan()
+    functions = scheduled_functions(Lowering(plan))
+    leaves = "v_c >= T.Div(length + T.int64(16) {} T.int64(1), T.int64(16))"
+    text = str(functions[0].func)
+    assert text.count(leaves.format("-")) == 1
+    mutations = Mutations(functions[0].func)
+    signs = [mutant for mutant in mutations.every() if mutant.kind == "Sub becomes Add"]
+    edited = (mutations.make(mutant) for mutant in signs)
+    wrong = next(func for func in edited if leaves.format("+") in str(func))
+    changed = [evolve(functions[0], func=wrong), *functions[1:]]
+    proof = prove_functions(plan, changed, cases_of(plan.operator, plan.settings), trials=1, fresh=True)
+    assert proof.verdict == "rejected"
+    assert "fill their chunks" in proof.difference.case
