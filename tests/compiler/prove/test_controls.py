@@ -168,7 +168,7 @@ def test_a_small_field_proves_what_the_large_one_rejects(prove_edited, monkeypat
     """x^23 = x in Z_23: the bound, not luck, is what makes a proof."""
     edit = [("qx[i, d] * scale", "(qx[i, d] ** 8 * qx[i, d] ** 8 * qx[i, d] ** 7) * scale")]
     assert prove_edited(CHUNK, edit, {"decay": "pairwise"}, {}).verdict == "rejected"
-    monkeypatch.setattr(fields, "draw_chain", lambda rng, depth: (23, 11))
+    monkeypatch.setattr(fields, "draw_chain", lambda rng, depth, bits: (23, 11))
     monkeypatch.setattr(prover, "trial_bound", lambda *degrees: 1e-9)
     assert prove_edited(CHUNK, edit, {"decay": "pairwise"}, {}, fresh=True).proved
 
