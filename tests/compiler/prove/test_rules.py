@@ -98,8 +98,12 @@ for each in jobs("cuda", {}):
 
 @pytest.mark.parametrize("same", CUDA.values(), ids=[f"{name}: {said}" for name, said in CUDA])
 def test_cuda_rule(same):
-    """On its first target; on the others the program is the same, and proved by that."""
+    """On its first target; on others with the same choices the program is the same, and proved by that."""
     first, *others = [proof_of_job(job, None, None) for job in same]
     assert first.proved and first.bound <= BOUND, first.found
-    assert {proof.digest for proof in others} == {first.digest}
+    assert all(proof.digest == first.digest for proof in others)
     assert all(proof.proved and proof.recalled for proof in others)
+
+
+def test_most_targets_share_their_programs():
+    assert all(any(len(same) > 1 for (rule, _), same in CUDA.items() if rule == name) for name, _ in CUDA)
