@@ -15,10 +15,6 @@ PREFIX = "kdsl_squares_"
 ROWS, DEPTH = 16, 16
 
 
-def squares_name(instruction: str, dtype: str, depth: int) -> str:
-    return f"{PREFIX}{instruction.replace('.', '_')}_{dtype}_{depth}"
-
-
 def device_source(name: str, dtype: str, depth: int) -> str:
     """CUDA: `x`, 16 rows of `depth` elements in shared memory, `ld` elements apart; lane i adds the sum of row i to
     `sums[i]`."""
