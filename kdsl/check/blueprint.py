@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
-from attrs import frozen
+from attrs import field, frozen
 
 from kdsl.check.graph import resolve_carry, resolve_stage
 from kdsl.check.model import Carry, Operator, Stage
@@ -48,15 +48,18 @@ class Blueprint:
     carries: tuple[GuardedCarry, ...]
     eithers: tuple[Alternatives, ...]
     cases: Mapping[str, tuple[str, ...]]  # of every `either` name, in order of appearance
+    defaults: Mapping[str, str] = field(factory=dict)  # of the forms that a rule need not choose
 
     def under(self, settings: Mapping[str, object]) -> Blueprint:
-        """What can exist when some forms or options are set; the others stay open."""
-        fixed = {name: setting(value) for name, value in settings.items()}
+        """What can exist when some forms or options are set; of the others, forms take their default, and options
+        stay open."""
+        fixed = {**self.defaults, **{name: setting(value) for name, value in settings.items()}}
         return Blueprint(
             tuple(s for s in self.stages if holds(s.guards, fixed)),
             tuple(c for c in self.carries if holds(c.guards, fixed)),
             tuple(e for e in self.eithers if holds(e.guards, fixed)),
             self.cases,
+            self.defaults,
         )
 
 
@@ -100,7 +103,7 @@ def _make(operator: Operator) -> Blueprint:
                 eithers.append(Alternatives(node, guards))
                 names = (case.name.text for case in node.cases)
                 cases[node.name.text] = tuple(dict.fromkeys((*cases.get(node.name.text, ()), *names)))
-    return Blueprint(tuple(stages), tuple(carries), tuple(eithers), cases)
+    return Blueprint(tuple(stages), tuple(carries), tuple(eithers), cases, operator.defaults)
 
 
 def _guarded(nodes: Iterable[n.Node], guards: Guards) -> Iterator[tuple[n.Node, Guards]]:

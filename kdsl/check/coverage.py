@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from kdsl.check.blueprint import GuardedStage
 from kdsl.check.findings import listed
 from kdsl.check.left_out import left_out_help
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
+from kdsl.source.span import Span
 
 
 def check_coverage(point: Point) -> None:
@@ -57,14 +57,18 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
 def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
     """Reads across kernels: the maker must put the tensor in the workspace, and run first."""
     order = {id(kernel): position for position, kernel in enumerate(point.kernels)}
-    makers = {s.stage.tensor: s for s in point.graph.stages}
+    ends = [(c.carry.end, c) for c in point.graph.carries if c.carry.end is not None]
+    makers = {s.stage.tensor: Place(s.stage.part, s.node.name.span) for s in point.graph.stages}
+    makers |= {end.tensor: Place(c.carry.part, c.node.end.span) for end, c in ends if end.tensor not in makers}
+    readers = [(Place(s.stage.part, s.node.name.span), s.stage.reads) for s in point.graph.stages]
+    readers += [(Place(c.carry.part, c.node.start.span), c.carry.reads) for c in point.graph.carries]
     lost: dict[tuple[str, str], list[Crossing]] = {}
     late: dict[tuple[str, str], Crossing] = {}
-    for found in point.graph.stages:
-        reader = owners.get(found.stage.part)
-        for read in found.stage.reads:
+    for found, reads in readers:
+        reader = owners.get(found.part)
+        for read in reads:
             maker = makers.get(read.tensor)
-            owner = owners.get(maker.stage.part) if maker is not None else None
+            owner = owners.get(maker.part) if maker is not None else None
             if owner is None or reader is None or owner is reader:
                 continue
             crossing = Crossing(read.tensor, maker, found, owner, reader)
@@ -79,12 +83,20 @@ def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
 
 
 @frozen
+class Place:
+    """Where a tensor is made or read: a stage, or an end of a carry."""
+
+    part: str
+    span: Span
+
+
+@frozen
 class Crossing:
     """A tensor that one kernel makes and another one reads."""
 
     tensor: str
-    maker: GuardedStage
-    found: GuardedStage
+    maker: Place
+    found: Place
     owner: KernelAtPoint
     reader: KernelAtPoint
 
@@ -101,13 +113,13 @@ def _lost(crossings: list[Crossing]) -> Diagnostic:
     home = owner.kernel.homes.get(first.tensor)
     span = home.span if home is not None else owner.lines.declaration.name.span
     label = f"only in {home.memory}" if home is not None else "not placed here"
-    made = tuple(Label(c.maker.node.name.span, f"makes `{c.tensor}`") for c in crossings[:3])
+    made = tuple(Label(c.maker.span, f"makes `{c.tensor}`") for c in crossings[:3])
     return Diagnostic(
         "E402",
         f"{listed(f'`{x}`' for x in tensors)} made in kernel `{owner.name}` and read in `{reader.name}`, but "
         f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in the workspace", span,
         label=label,
-        labels=(*made, Label(first.found.node.name.span, "read here"),
+        labels=(*made, Label(first.found.span, "read here"),
                 Label(reader.lines.declaration.name.span, "the kernel that reads")),
         evidence=Evidence.PROVED, help=(f"add `{', '.join(tensors)} : ... in workspace` to `{owner.name}`",),
     )  # fmt: skip
@@ -119,7 +131,7 @@ def _too_late(crossing: Crossing) -> Diagnostic:
         "E407", f"kernel `{reader.name}` reads `{crossing.tensor}`, which `{owner.name}` makes after it",
         reader.lines.declaration.name.span, label="kernels run in the order they are written",
         labels=(Label(owner.lines.declaration.name.span, "runs later"),
-                Label(crossing.maker.node.name.span, "made here"),
-                Label(crossing.found.node.name.span, "read here")),
+                Label(crossing.maker.span, "made here"),
+                Label(crossing.found.span, "read here")),
         evidence=Evidence.PROVED, help=(f"write kernel `{owner.name}` before `{reader.name}`",),
     )  # fmt: skip

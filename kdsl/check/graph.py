@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
@@ -23,10 +23,12 @@ class FormMissing(Exception):
 
 
 def build_graph(operator: Operator, settings: Mapping[str, object]) -> Graph:
-    """Stages and carries in the operator's order; `settings` holds forms, parameters and options by name.
+    """Stages and carries in the operator's order; `settings` holds forms, parameters and options by name. A form
+    that is not among them takes its default.
 
     Raises FormMissing.
     """
+    settings = {**operator.defaults, **settings}
     stages: list[Stage] = []
     carries: list[Carry] = []
     for part in operator.parts.values():
@@ -94,12 +96,23 @@ def resolve_carry(node: n.Carry, part: str) -> Carry:
         node.tensor.name.text,
         tuple(i.text for i in node.tensor.indices if isinstance(i, n.Name)),
         node.over.text,
-        as_read(node.start),
+        node.start,
         as_read(node.end) if node.end is not None else None,
         node.next.text,
         part,
         node.span,
+        node.within.text if node.within is not None else None,
     )
+
+
+def tensor_steps(operator: Operator, stages: Iterable[Stage], carries: Iterable[Carry]) -> dict[str, str | None]:
+    """The sequential index for whose every value a tensor is made: that of its part's carry, else the graph's; of what
+    a carry leaves, the runs in which it starts anew. None: once for each value of the parallel indices."""
+    carries = tuple(carries)
+    over = {carry.part: carry.over for carry in carries}
+    found = {carry.tensor: carry.over for carry in carries}
+    found |= {carry.end.tensor: carry.within for carry in carries if carry.end is not None}
+    return {**found, **{stage.tensor: over.get(stage.part, operator.steps) for stage in stages}}
 
 
 def as_read(reference: n.Reference) -> Read:

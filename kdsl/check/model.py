@@ -33,6 +33,7 @@ class Parameter:
     name: str
     values: tuple[int, ...] | tuple[int, int] | None
     span: Span = field(repr=False, eq=False)
+    condition: Expr | None = None  # the form that has it; None: every form
 
 
 @frozen
@@ -78,6 +79,14 @@ class Index:
     slot: Expr | None = None  # where a tensor of this step lies in a workspace, of `slots` in all
     slots: Expr | None = None
     most: Expr | None = None  # a bound of the extent that is known when a kernel is launched
+    cuts: str | None = None  # the sequential index whose steps it cuts into runs
+    by: Expr | None = None  # steps of a run; the last one may have fewer
+
+    @property
+    def said(self) -> str:
+        """What its values are, as the operator writes it."""
+        text = " ".join((self.extent if self.by is None else self.by).span.text.split())
+        return f"{self.cuts} by {text}" if self.cuts is not None else text
 
 
 @frozen
@@ -116,6 +125,7 @@ class Operator:
     rounding: Mapping[str, tuple[str, ...]]
     parts: Mapping[str, n.Part]
     forms: Mapping[str, tuple[str, ...]]  # alternatives that are no option: decay, chain
+    defaults: Mapping[str, str]  # of the forms that a rule need not choose
     acceptance: n.Acceptance | None
     span: Span = field(repr=False, eq=False)
     memo: dict = field(factory=dict, repr=False, eq=False)  # what is derived from the operator alone, by name
@@ -128,6 +138,15 @@ class Operator:
             if index.mode == "local":
                 found += [name for name in names_in(index.extent) if name in self.sizes and name not in found]
         return tuple(found)
+
+    @property
+    def steps(self) -> str | None:
+        """The sequential index that the graph as a whole is repeated for."""
+        return next((i.name for i in self.indices.values() if i.mode == "sequential" and i.cuts is None), None)
+
+    def cut_by(self, index: str) -> str | None:
+        """The index whose values are runs of the steps of `index`."""
+        return next((name for name, other in self.indices.items() if other.cuts == index), None)
 
 
 @frozen
@@ -167,16 +186,27 @@ class Stage:
 
 @frozen
 class Carry:
-    """A tensor that lives across the steps of `over`: starts as a view, becomes `next` after every step."""
+    """A tensor that lives across the steps of `over`: starts as a value, becomes `next` after every step.
+
+    With `within` it starts anew in every run of steps that this index counts. `end` is what it leaves: a view, or a
+    tensor of the run.
+    """
 
     tensor: str
     indices: tuple[str, ...]
     over: str
-    start: Read
+    start: Expr
     end: Read | None
     next: str
     part: str
     span: Span = field(repr=False, eq=False)
+    within: str | None = None
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """What the start is made of."""
+        nodes = (node for node in walk(self.start) if isinstance(node, n.Reference))
+        return tuple(dict.fromkeys(Read(node.name.text, node.indices, node.span) for node in nodes))
 
 
 @frozen

@@ -19,9 +19,10 @@ from kdsl.check.blueprint import (
     uncovered,
 )
 from kdsl.check.evaluate import decide
-from kdsl.check.findings import Findings, a, duplicate, listed
+from kdsl.check.findings import Findings, a, duplicate, listed, unknown_name, wrong_place
 from kdsl.check.graph import split_reduction, strip
 from kdsl.check.model import Operator, walk
+from kdsl.check.steps import check_steps
 from kdsl.source.diagnostic import Diagnostic, Label
 from kdsl.syntax import nodes as n
 
@@ -36,6 +37,8 @@ def check_operator_graph(operator: Operator, findings: Findings) -> None:
         return  # who makes what follows from the alternatives
     for step in (laws.stage_names, laws.producers, laws.reads, laws.outputs, laws.cycles):
         step()
+    if len(findings) == before:
+        check_steps(operator, laws.graph, findings)
 
 
 @define
@@ -53,6 +56,7 @@ class _Laws:
             name = node.name.text
             self.case_names(node)
             option = self.operator.options.get(name)
+            self.default(node, option)
             if option is not None:
                 self.option_cases(node, option)
                 continue
@@ -69,6 +73,22 @@ class _Laws:
                                              help=("give every `either` of one form the same cases; a case "
                                                    "may be "
                                                    "empty",)))  # fmt: skip
+
+    def default(self, node: n.Either, option) -> None:
+        """The alternative of a rule that does not choose is one of the form's, the same wherever the form stands."""
+        default = node.default
+        if default is None:
+            return
+        cases = [case.name.text for case in node.cases]
+        if option is not None:
+            self.findings.add(wrong_place("default", default.text, default.span, f"`{option.name}` is an option",
+                                          "its default stands in `options`"))  # fmt: skip
+        elif default.text not in cases:
+            self.findings.add(unknown_name("alternative", default.text, default.span, cases))
+        elif self.graph.defaults[node.name.text] != default.text:
+            self.findings.add(Diagnostic("E207", f"form `{node.name.text}` has two defaults", default.span,
+                                         observed=default.text, required=self.graph.defaults[node.name.text],
+                                         help=("one `default`, where the form stands first, is enough",)))  # fmt: skip
 
     def case_names(self, node: n.Either) -> None:
         seen: dict[str, n.Id] = {}
@@ -187,11 +207,14 @@ class _Laws:
     # ---- producers ----
     def makers(self, tensor: str) -> list[tuple[Guards, object]]:
         made = [(s.guards, s.node.target) for s in self.graph.stages if s.stage.tensor == tensor]
-        return made + [(c.guards, c.node.tensor) for c in self.graph.carries if c.carry.tensor == tensor]
+        made += [(c.guards, c.node.tensor) for c in self.graph.carries if c.carry.tensor == tensor]
+        ends = (c for c in self.graph.carries if c.carry.end is not None and c.carry.end.tensor == tensor)
+        return made + [(c.guards, c.node.end) for c in ends]
 
     def producers(self) -> None:
         tensors = dict.fromkeys(
             [s.stage.tensor for s in self.graph.stages] + [c.carry.tensor for c in self.graph.carries]
+            + [c.carry.end.tensor for c in self.graph.carries if c.carry.end is not None]
         )
         for tensor in tensors:
             if tensor not in self.operator.views:
@@ -217,7 +240,8 @@ class _Laws:
                     self.readable(read.tensor, read.span, found.guards, f"stage `{found.stage.name}`")
         for found in self.graph.carries:
             name = f"carry `{found.carry.tensor}`"
-            self.readable(found.carry.start.tensor, found.carry.start.span, found.guards, name)
+            for read in found.carry.reads:
+                self.readable(read.tensor, read.span, found.guards, name)
             self.readable(found.carry.next, found.node.next.span, found.guards, name)
 
     def readable(self, tensor: str, span, guards: Guards, reader: str) -> None:

@@ -7,6 +7,7 @@ from attrs import define, evolve
 from kdsl.check.domains import known_domain, range_ends
 from kdsl.check.findings import (
     Findings,
+    a,
     duplicate,
     recursion,
     type_mismatch,
@@ -68,6 +69,8 @@ class _Lines:
             for line in self.block(keyword):
                 if line.values is not None:
                     self.domain(kind, line)
+                if line.condition is not None:
+                    self.domain_condition(kind, line)
                 for name in line.names:
                     if self.declare(kind, name):
                         self.names.values[name.text] = Symbol(kind, INT, name.span)
@@ -82,6 +85,23 @@ class _Lines:
         )
         if found and any(isinstance(v, str) or v < 0 for v in found):
             self.findings.add(Diagnostic("E117", f"a {kind} is a number from 0 up", values.span))
+
+    def domain_condition(self, kind: str, line: n.Domain) -> None:
+        """`when span is segmented`: a parameter that only rules of one alternative set."""
+        eithers = {
+            node.name.text: [case.name.text for case in node.cases]
+            for node in walk(self.names.declaration) if isinstance(node, n.Either)
+        }  # fmt: skip
+        condition = line.condition
+        if kind != "parameter" or not isinstance(condition, n.IsOption):
+            self.findings.add(wrong_place("clause", "when", condition.span, f"{a(kind)} belongs to a form or to all",
+                                          "write `when FORM is CASE` after a parameter"))  # fmt: skip
+        elif condition.subject.span.text not in eithers:
+            form = condition.subject
+            self.findings.add(unknown_name("form", form.span.text, form.span, eithers))
+        elif condition.option.text not in eithers[condition.subject.span.text]:
+            known = eithers[condition.subject.span.text]
+            self.findings.add(unknown_name("alternative", condition.option.text, condition.option.span, known))
 
     def options(self) -> None:
         lines = self.block("options")
@@ -190,6 +210,8 @@ class _Lines:
                     self.names.stages.setdefault(node.name.text, node.name.span)
                 elif isinstance(node, n.Carry):
                     self.tensor(node.tensor)
+                    if node.end is not None and node.end.name.text not in self.names.views:
+                        self.tensor(node.end)
 
     def tensor(self, reference: n.Reference) -> None:
         name = reference.name
@@ -273,11 +295,34 @@ class _Lines:
             if line.mode == "sequential":
                 parallel = {k: s for k, s in self.names.indices.items() if self.names.modes[k] == "parallel"}
                 scope = self.graph_scope(f"the extent of `{name}`", parallel, False)
+                if line.by is not None:
+                    self.runs(line, scope)
+                    self.bounds(line, name, scope)
+                    continue
             else:
                 values = {k: s for k, s in self.names.values.items() if s.kind in ("size", "parameter")}
                 scope = Scope(f"the extent of `{name}`", values)
+                if line.by is not None:
+                    self.findings.add(wrong_place("clause", "by", line.by.span, f"`{name}` is not sequential",
+                                                  "write `in INDEX by LENGTH ... sequential`"))  # fmt: skip
             expect_int(line.extent, scope, self.findings, f"the extent of `{name}`")
             self.bounds(line, name, scope)
+
+    def runs(self, line: n.Index, scope: Scope) -> None:
+        """`s in c by L`: the index that is cut is sequential and whole, the length of a run a number of the call."""
+        whole = [other.names[0].text for other in self.block("indices")
+                 if other.mode == "sequential" and other.by is None]  # fmt: skip
+        cut = line.extent
+        if not isinstance(cut, n.Name) or cut.text not in whole:
+            self.findings.add(unknown_name("sequential index", cut.span.text, cut.span, whole))
+        what = f"the length of a run of `{line.names[0].text}`"
+        expect_int(line.by, scope.at(what), self.findings, what)
+        if line.most is None or line.slot is None:
+            unsaid = "how many runs there are at most" if line.most is None else "where tensors of a run lie"
+            self.findings.add(Diagnostic(
+                "E103", f"`{line.names[0].text}` cuts another index and does not say {unsaid}", line.span,
+                required="`up to MOST sequential stored at SLOT of SLOTS`",
+            ))  # fmt: skip
 
     def bounds(self, line: n.Index, name: str, scope: Scope) -> None:
         """What is known of the index when a kernel is launched, and where its tensors lie in a workspace."""
@@ -377,10 +422,17 @@ class _Lines:
         sequential = [name for name, mode in self.names.modes.items() if mode == "sequential"]
         if node.over.text not in sequential:
             self.findings.add(unknown_name("sequential index", node.over.text, node.over.span, sequential))
+        if node.within is not None:
+            cuts = [x.text for line in self.block("indices") if line.by is not None
+                    and isinstance(line.extent, n.Name) and line.extent.text == node.over.text
+                    for x in line.names]  # fmt: skip
+            if node.within.text not in cuts:
+                what = f"index that cuts `{node.over.text}`"
+                self.findings.add(unknown_name(what, node.within.text, node.within.span, cuts))
         scope = self.graph_scope(where, {**self.names.outer, **own}, True)
-        for end in (node.start, node.end):
-            if end is not None:
-                infer(end, scope, self.findings)
+        expect_number(node.start, scope, self.findings, f"the start of `{node.tensor.name.text}`")
+        if node.end is not None:
+            infer(node.end, scope, self.findings)
         if node.next.text not in self.names.tensors:
             self.findings.add(unknown_name("tensor", node.next.text, node.next.span, self.names.tensors))
         elif self.names.tensors[node.next.text].rank != len(node.tensor.indices):

@@ -41,8 +41,16 @@ class OperatorNames:
 
     @property
     def outer(self) -> dict[str, Symbol]:
-        """Indices that every stage sees: those of the loops around the graph."""
-        return {name: symbol for name, symbol in self.indices.items() if self.modes[name] != "local"}
+        """Indices that every stage sees: those of the loops around the graph, without those that only cut one."""
+        return {name: s for name, s in self.indices.items() if self.modes[name] != "local" and name not in self.runs}
+
+    @property
+    def runs(self) -> set[str]:
+        """Indices that cut the steps of another into runs."""
+        return {
+            name.text for item in self.declaration.items if isinstance(item, n.Block) and item.kind == "indices"
+            for line in item.items if line.by is not None for name in line.names
+        }  # fmt: skip
 
     @property
     def given(self) -> dict[str, Span]:

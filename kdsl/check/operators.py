@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from kdsl.check.domains import domain_values
 from kdsl.check.evaluate import evaluate
-from kdsl.check.model import Definition, Index, Operator, Option, Parameter, Port, Size, View
+from kdsl.check.model import Definition, Index, Operator, Option, Parameter, Port, Size, View, walk
 from kdsl.syntax import nodes as n
 
 SCALAR_TYPES = ("f32",)
@@ -36,7 +38,7 @@ def resolve_operator(declaration: n.Operator) -> Operator:
         options=options,
         laws=block(items, "laws"),
         definitions={line.name.text: _definition(line) for line in block(items, "define")},
-        indices={i.name: i for line in block(items, "indices") for i in _indices(line)},
+        indices=_with_runs({i.name: i for line in block(items, "indices") for i in _indices(line)}),
         views={line.target.name.text: _view(line) for line in block(items, "views")},
         rounding={
             name.text: tuple(d.name for d in line.dtypes)
@@ -45,6 +47,7 @@ def resolve_operator(declaration: n.Operator) -> Operator:
         },
         parts=parts,
         forms=_forms(parts, options),
+        defaults=_defaults(parts),
         acceptance=next((item for item in items if isinstance(item, n.Acceptance)), None),
         span=declaration.span,
     )
@@ -68,7 +71,7 @@ def _ends(values) -> tuple[int | None, int | None]:
 def _parameters(domain: n.Domain):
     values = domain_values(domain.values, {})
     for name in domain.names:
-        yield Parameter(name.text, values, name.span)
+        yield Parameter(name.text, values, name.span, domain.condition)
 
 
 def _ports(line: n.Port, side: str):
@@ -102,8 +105,23 @@ def _definition(line: n.Definition) -> Definition:
 
 
 def _indices(line: n.Index):
+    cuts = line.extent.text if line.by is not None and isinstance(line.extent, n.Name) else None
     for name in line.names:
-        yield Index(name.text, line.extent, line.mode or "local", name.span, line.slot, line.slots, line.most)
+        yield Index(name.text, line.extent, line.mode or "local", name.span, line.slot, line.slots, line.most,
+                    cuts, line.by if cuts else None)  # fmt: skip
+
+
+def _with_runs(indices: dict[str, Index]) -> dict[str, Index]:
+    """An index that cuts another has as many values as that has runs: its steps, divided upwards."""
+    found = {}
+    for name, index in indices.items():
+        cut = indices.get(index.cuts or "")
+        if cut is not None:
+            span, by = index.by.span, n.Group(index.by.span, index.by)
+            whole = n.Binary(span, "+", n.Group(span, cut.extent), n.Binary(span, "-", by, n.Number(span, "1")))
+            index = evolve(index, extent=n.Binary(span, "/", n.Group(span, whole), by))
+        found[name] = index
+    return found
 
 
 def _view(line: n.View) -> View:
@@ -117,6 +135,12 @@ def _view(line: n.View) -> View:
         line.otherwise,
         line.span,
     )
+
+
+def _defaults(parts) -> dict[str, str]:
+    """The first default that is written for a form; another one is a finding."""
+    eithers = [node for node in walk(tuple(parts.values())) if isinstance(node, n.Either) and node.default is not None]
+    return {node.name.text: node.default.text for node in reversed(eithers)}
 
 
 def _forms(parts, options) -> dict[str, tuple[str, ...]]:

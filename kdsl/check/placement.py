@@ -35,6 +35,9 @@ def tensor_shapes(kernel: KernelAtPoint) -> dict[str, tuple[str, ...]]:
         found.setdefault(made.stage.tensor, made.stage.indices)
     for carried in kernel.graph.carries:
         found.setdefault(carried.carry.tensor, carried.carry.indices)
+        end = carried.carry.end
+        if end is not None:
+            found.setdefault(end.tensor, carried.carry.indices)
     return found
 
 
@@ -42,12 +45,13 @@ def known_tensors(point: Point, kernel: KernelAtPoint) -> dict[str, tuple[str, .
     """As `tensor_shapes`, with what other kernels make and this one reads, and the views."""
     found = tensor_shapes(kernel)
     every = {made.stage.tensor: made.stage.indices for made in point.graph.stages}
-    every.update({carried.carry.tensor: carried.carry.indices for carried in point.graph.carries})
+    for carried in point.graph.carries:
+        ends = (carried.carry.end,) if carried.carry.end is not None else ()
+        every.update({name: carried.carry.indices for name in (carried.carry.tensor, *(end.tensor for end in ends))})
     every.update({name: view.indices for name, view in point.rule.operator.views.items()})
     reads = [read.tensor for made in kernel.graph.stages for read in made.stage.reads]
-    reads += [
-        end.tensor for c in kernel.graph.carries for end in (c.carry.start, c.carry.end) if end is not None
-    ]
+    reads += [read.tensor for c in kernel.graph.carries for read in c.carry.reads]
+    reads += [c.carry.end.tensor for c in kernel.graph.carries if c.carry.end is not None]
     reads += [c.carry.next for c in kernel.graph.carries]
     for name in reads:
         if name in every:

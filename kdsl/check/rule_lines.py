@@ -290,11 +290,11 @@ def _form(rule: RuleNames) -> None:
             rule.form[name] = line.value
         elif name in settable:
             _guess(rule, name, line.value.span)
-    missing = [name for name in settable if name not in seen]
+    missing = [name for name in settable if name not in seen and not _spared(rule, name)]
     guessed = [closest(name, missing) for name in seen if name not in settable]
     missing = [name for name in missing if name not in guessed]
     for name in settable:
-        if name not in rule.form:
+        if name not in rule.form and (name in seen or not _spared(rule, name)):
             _guess(rule, name, rule.declaration.name.span)
     if missing:
         where = next((item.span for item in rule.declaration.items if isinstance(item, n.Block)
@@ -303,8 +303,22 @@ def _form(rule: RuleNames) -> None:
         rule.findings.add(Diagnostic(
             "E141", f"rule `{rule.declaration.name.text}` leaves {listed(f'`{m}`' for m in missing)} open",
             where,
-            label="not set here", observed=listed(seen) or "nothing set", required=listed(settable),
+            label="not set here", observed=listed(seen) or "nothing set",
+            required=listed(name for name in settable if name in seen or not _spared(rule, name)),
             help=tuple(f"add {_example(rule, m)}" for m in missing[:3])))  # fmt: skip
+
+
+def _spared(rule: RuleNames, name: str) -> bool:
+    """Whether a rule need not set it: a form with a default, or a parameter of another alternative than the rule's."""
+    if name in rule.graph.defaults:
+        return True
+    parameter = rule.operator.parameters.get(name)
+    if parameter is None or parameter.condition is None:
+        return False
+    form = parameter.condition.subject.span.text
+    value = rule.form.get(form)
+    chosen = rule.graph.defaults.get(form) if value is None else value.text if isinstance(value, n.Name) else None
+    return chosen is not None and chosen not in rule.choices and chosen != parameter.condition.option.text
 
 
 def _asked(rule: RuleNames, name: str, value: n.Expr) -> str:

@@ -87,6 +87,7 @@ def _independent(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
                                            f"carry over {name}"))  # fmt: skip
                 return
         _bounded(point, kernel, axis)
+        _cut(point, kernel, axis)
     if mode != "local":
         return
     for found in kernel.graph.stages:
@@ -98,6 +99,18 @@ def _independent(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
             continue
         point.report(_not_parallel(axis, kernel, reason, found.node.name.span, "here"))
         return
+
+
+def _cut(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
+    """Runs of steps can be dealt out where every carry over the steps starts anew in each."""
+    name = axis.index.text
+    cut = point.rule.operator.indices[name].cuts
+    for found in kernel.graph.carries if cut is not None else ():
+        if found.carry.over == cut and found.carry.within != name:
+            point.report(_not_parallel(axis, kernel, f"`{found.carry.tensor}` is carried from run to run of it",
+                                       found.node.over.span,
+                                       f"carry over {cut}, not over {cut} in {name}"))  # fmt: skip
+            return
 
 
 def _bounded(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:

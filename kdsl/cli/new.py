@@ -191,18 +191,20 @@ def _rule(name: str, operator, target, library) -> str:
         return _copied(name, operator, target)
     from kdsl.check.graph import build_graph
 
-    form = {p.name: p.values[0] for p in operator.parameters.values() if p.values}
-    form |= {either: _free_case(operator, either, cases) for either, cases in operator.forms.items()}
+    form = {p.name: p.values[0] for p in operator.parameters.values() if p.values and p.condition is None}
+    form |= {either: _free_case(operator, either, cases) for either, cases in operator.forms.items()
+             if either not in operator.defaults}  # fmt: skip
     options = {o.name: (False if o.kind == "bool" else o.values[0]) for o in operator.options.values()}
     graph = build_graph(operator, {**options, **form})
     homes = dict.fromkeys(stage.tensor for stage in graph.stages if stage.tensor not in operator.views)
     homes |= dict.fromkeys(carry.tensor for carry in graph.carries)
+    parts = [part for part in operator.parts if graph.of_parts((part,)).stages]
     parallel = [index.name for index in operator.indices.values() if index.mode == "parallel"]
     lines = [
         f"rule {name} schedules {operator.name} on {target.name} {{",
         '  """What this rule is good for."""',
         *_block("form", [f"{key} = {value}" for key, value in form.items()]),
-        f"  kernel all computes {', '.join(operator.parts)} {{",
+        f"  kernel all computes {', '.join(parts)} {{",
         f"    grid {{ task : {', '.join(parallel)} }}" if parallel else "",
         "    place {",
         *(f"      {', '.join(group)} : f32 in stack" for group in _groups(list(homes))),

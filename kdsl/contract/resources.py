@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 
 from kdsl.check.blueprint import Blueprint
 from kdsl.check.evaluate import NotStatic, Undecided, evaluate
+from kdsl.check.graph import tensor_steps
 from kdsl.check.model import DTYPE_BYTES, Home, Index, Kernel, Operator, names_in, walk
 from kdsl.check.rules import substitute
 from kdsl.source.span import Span
@@ -87,7 +88,9 @@ def memory_use(
 def _shapes(setting: Setting) -> dict[str, tuple[str, ...]]:
     found = {name: view.indices for name, view in setting.operator.views.items()}
     found |= {s.stage.tensor: s.stage.indices for s in setting.graph.stages if s.stage.tensor not in found}
-    return {**found, **{c.carry.tensor: c.carry.indices for c in setting.graph.carries}}
+    carries = [c.carry for c in setting.graph.carries]
+    found |= {c.end.tensor: c.indices for c in carries if c.end is not None and c.end.tensor not in found}
+    return {**found, **{c.tensor: c.indices for c in carries}}
 
 
 def _homes(setting: Setting, kernel: Kernel):
@@ -111,7 +114,7 @@ def _buffer(setting: Setting, kernel: Kernel, tensor: str, home: Home, indices: 
     order = home.attributes.get("order") or indices
     shape = [tiles.get(i) or evaluate(setting.operator.indices[i].extent, setting.env) for i in order]
     if home.memory == "workspace":
-        shape = [_instances(setting), *shape]
+        shape = [_instances(setting, tensor), *shape]
     pad, ring = home.attributes.get("pad", 0), home.attributes.get("ring", 1)
     return Buffer(tensor, home.memory, _dtype(setting, kernel, tensor, home), tuple(map(int, shape)),
                   int(pad), int(ring),
@@ -139,13 +142,15 @@ def stored_dtype(kernels: tuple[Kernel, ...], tensor: str) -> str | None:
     return None
 
 
-def _instances(setting: Setting) -> int:
-    """How many copies of a graph tensor a call has: one for each value of the outer indices."""
+def _instances(setting: Setting, tensor: str) -> int:
+    """How many copies of a graph tensor a call has: one for each value of the outer indices that it is made for."""
     indices = setting.operator.indices.values()
-    covered: set[str] = set()
+    steps = tensor_steps(setting.operator, (s.stage for s in setting.graph.stages),
+                         (c.carry for c in setting.graph.carries)).get(tensor, setting.operator.steps)  # fmt: skip
+    covered = {index.name for index in indices if index.mode == "sequential" and index.name != steps}
     total = 1
     for index in indices:
-        if index.mode == "sequential" and index.slots is not None:
+        if index.name == steps and index.slots is not None:
             total *= evaluate(index.slots, setting.env)
             covered |= {index.name, *names_in(index.slot)}
     for index in indices:

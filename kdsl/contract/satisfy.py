@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from kdsl.check.evaluate import decide
 from kdsl.check.model import Operator, names_in
+from kdsl.contract.clash import clash
 from kdsl.contract.conditions import (
     Condition,
     atoms,
@@ -36,6 +37,8 @@ from kdsl.syntax import nodes as n
 MOST_NODES = 20_000
 MOST_PERIOD = 512
 MOST_ALONE = 4096
+MOST_SOLVED = 4096
+_SOLVED: dict[tuple, tuple] = {}
 PREFERRED = (128, 1, 16, 64, 32, 8192, 256, 2, 8, 96)
 
 
@@ -60,6 +63,8 @@ def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str
     ]
     if any(_refuted(operator, c, env) or (c.wanted and valueless(c.predicate, env)) for c in wanted):
         return Outcome(None, True)
+    if clash(wanted, env):
+        return Outcome(None, True)
     call: dict[str, object] = {}
     complete = True
     for part in components(operator, wanted):
@@ -69,23 +74,25 @@ def search(operator: Operator, conditions: Iterable[Condition], env: Mapping[str
         complete = complete and found is not None
         call.update(found or {})
     if not complete:
-        return Outcome(None, refutes(operator, wanted, env))
+        return Outcome(None, False)
     return Outcome({**(_solved(operator, [], {})[0] or {}), **call}, False)
 
 
 def _solved(operator: Operator, part: list[Condition], env: Mapping[str, object]):
-    """(a call or None, whether there is none); of laws alone it is found once per operator."""
-    laws = {id(claim.predicate) for claim in operator.laws}
-    only_laws = all(id(c.predicate) in laws and c.wanted for c in part)
-    key = ("solved", *(id(c.predicate) for c in part))
-    if only_laws and key in operator.memo:
-        return operator.memo[key]
-    problem = _Problem(operator, part, {} if only_laws else dict(env))
-    call = problem.solve()
-    answer = call, call is None and problem.complete and not problem.stopped
-    if only_laws:
-        operator.memo[key] = answer
-    return answer
+    """(a call or None, whether there is none); found once for the same conditions and values of what they speak of."""
+    names = {name for c in part for name in variables(c.predicate)}
+    known = {name: env[name] for name in sorted(names) if name in env}
+    key = (id(operator), *((id(c.predicate), c.wanted) for c in part), *known.items())
+    found = _SOLVED.get(key)
+    if found is None:
+        problem = _Problem(operator, part, known)
+        call = problem.solve()
+        done = problem.complete and not problem.stopped
+        answer = call, call is None and (done or refutes(operator, part, known))
+        if len(_SOLVED) >= MOST_SOLVED:
+            _SOLVED.clear()
+        found = _SOLVED[key] = (operator, tuple(part), answer)  # alive, so that no other object gets their ids
+    return found[2]
 
 
 def components(operator: Operator, conditions: list[Condition]) -> list[list[Condition]]:

@@ -145,10 +145,11 @@ def used_dtypes(lowering: Lowering) -> dict[str, str]:
 
 def workspaces(plan: Plan) -> Iterator[m.Workspace]:
     """Tensors that pass from kernel to kernel, each once, with its bytes as an expression of sizes."""
-    axes = " * ".join(f"({expression(index.slots or index.extent, plan)})" for index in workspace_axes(plan))
     tensors = {t.name: t for kernel in plan.kernels for t in kernel.tensors.values() if t.scope == "call"}
     for tensor in tensors.values():
         size = DTYPE_BYTES[tensor.dtype] * tensor.elements
+        kept = workspace_axes(plan, tensor.steps)
+        axes = " * ".join(f"({expression(index.slots or index.extent, plan)})" for index in kept)
         yield m.Workspace(tensor.name, tensor.dtype, f"{size} * {axes}")
 
 

@@ -72,11 +72,14 @@ def verdict(plan: Plan, status: Status, found: str) -> Verdict:
 
 
 def runs(program: LoweredProgram, seed: int) -> Iterator[Rehearsal]:
-    """Every call that the rule takes, run and judged."""
-    plan = program.lowering.plan
-    for tried in rehearsals(program.operator, program.settings, plan.specialization.sizes, seed):
-        if takes(program, tried):
-            yield run(program, tried)
+    """Every call that the rule takes, run and judged; longer ones where it takes none of the short ones."""
+    sizes = program.lowering.plan.specialization.sizes
+    for long in (False, True):
+        calls = rehearsals(program.operator, program.settings, sizes, seed, long)
+        taken = [tried for tried in calls if takes(program, tried)]
+        yield from (run(program, tried) for tried in taken)
+        if taken:
+            return
 
 
 def run(program: LoweredProgram, tried: Tried) -> Rehearsal:

@@ -59,13 +59,18 @@ def rows_without_states(settings: Settings, sizes: Mapping[str, int], seed: int)
 def views(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
     """Tokens that do not lie side by side, and a token before the first sequence is nobody's."""
     call = dict(chunk_call(np.random.default_rng([seed, 13]), sizes, (18, 20), settings))
+    return same("views", {**call, **apart(call)})
+
+
+def apart(call: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The tensors of tokens as every other row of larger ones."""
+    found = {}
     for name in ("q", "k", "v", "g", "beta"):
-        wide = np.zeros(
-            (call[name].shape[0], 2 * call[name].shape[1], *call[name].shape[2:]), call[name].dtype
-        )
+        batch, tokens, *rest = call[name].shape
+        wide = np.zeros((batch, 2 * tokens, *rest), call[name].dtype)
         wide[:, ::2] = call[name]
-        call[name] = wide[:, ::2]
-    return same("views", call)
+        found[name] = wide[:, ::2]
+    return found
 
 
 def clamped(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
@@ -80,6 +85,25 @@ def long_memory(settings: Settings, sizes: Mapping[str, int], seed: int) -> Trie
     """Six chunks and decays near one: what the first chunk wrote is still there in the last."""
     call = dict(chunk_call(np.random.default_rng([seed, 15]), {**sizes, "HV": 1}, (95,), settings))
     return same("long", {**call, "g": gates(call, settings, SLOW)})
+
+
+def long_sequence(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """More than a thousand tokens, a tail among them: decays near one, a state in and out."""
+    call = dict(chunk_call(np.random.default_rng([seed, 41]), {**sizes, "HV": 1}, (1029,), settings))
+    return same("a long sequence", {**call, "g": gates(call, settings, SLOW)})
+
+
+def long_row(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """The same without offsets and states, the gate as drawn, in another order."""
+    call = chunk_call(np.random.default_rng([seed, 42]), {**sizes, "HV": 1, "B": 1, "T": 1090}, None, settings)
+    kept = {name: value for name, value in call.items() if name not in ("initial_state", "dt_bias")}
+    return same("a long row", kept, seed=5)
+
+
+def long_views(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """Tokens that do not lie side by side, more value heads than heads."""
+    call = dict(chunk_call(np.random.default_rng([seed, 43]), sizes, (1041,), settings))
+    return same("long views", {**call, **apart(call)})
 
 
 def strongest_gates(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
@@ -215,6 +239,13 @@ CALLS: dict[str, tuple[Kind, ...]] = {
 }  # fmt: skip
 
 
-def rehearsals(operator: str, settings: Settings, sizes: Mapping[str, int] = {}, seed: int = 0) -> tuple[Tried, ...]:
-    """One call of every kind for an operator, drawn from the seed."""
-    return tuple(make(settings, {**SIZES, **sizes}, seed) for make in CALLS[operator])
+# For rules that take none of those: their calls are longer, and cost more seconds.
+LONG_CALLS: dict[str, tuple[Kind, ...]] = {"kda.chunk_forward": (long_sequence, long_row, long_views)}
+
+
+def rehearsals(
+    operator: str, settings: Settings, sizes: Mapping[str, int] = {}, seed: int = 0, long: bool = False
+) -> tuple[Tried, ...]:
+    """One call of every kind for an operator, drawn from the seed; `long` ones for rules that take no others."""
+    kinds = LONG_CALLS.get(operator, ()) if long else CALLS[operator]
+    return tuple(make(settings, {**SIZES, **sizes}, seed) for make in kinds)

@@ -80,10 +80,14 @@ def _graph(b: Binder, table: OperatorTable, nodes) -> None:
             b.mark(node.tensor.name, table.symbol(node.tensor.name.text), True)
             b.expressions(node.tensor.indices, node.start, node.end)
             b.name(node.over, node.over.text)
+            if node.within is not None:
+                b.name(node.within, node.within.text)
             b.name(node.next, node.next.text)
         elif isinstance(node, n.Either):
             form = table.kinds.get(node.name.text) == "form"
             b.mark(node.name, table.symbol(node.name.text), form)
+            if node.default is not None:
+                b.mark(node.default, table.value(node.name.text, node.default.text))
             for case in node.cases:
                 if case.name.text not in CONSTANTS:
                     b.mark(case.name, table.value(node.name.text, case.name.text), form)

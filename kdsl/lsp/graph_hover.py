@@ -105,7 +105,9 @@ def tensor_parts(hover, symbol: Symbol) -> Iterator[str]:
     for guarded in graph.carries:
         if guarded.carry.tensor == symbol.name:
             carry = guarded.carry
-            yield f"carried over `{carry.over}`: starts as `{carry.start.tensor}`, then `{carry.next}`"
+            start = " ".join(carry.start.span.text.split())
+            where = f" in every `{carry.within}`" if carry.within is not None else ""
+            yield f"carried over `{carry.over}`{where}: starts as `{start}`, then `{carry.next}`"
             break
     readers = dict.fromkeys(readers_of(operator, symbol.name))
     yield f"read by {listed(readers)}" if readers else ""
@@ -118,7 +120,8 @@ def indices_of(operator: Operator, tensor: str) -> tuple[str, ...]:
         if guarded.stage.tensor == tensor:
             return guarded.stage.indices
     for carry in graph.carries:
-        if carry.carry.tensor == tensor:
+        end = carry.carry.end
+        if tensor in (carry.carry.tensor, end.tensor if end is not None else None):
             return carry.carry.indices
     view = operator.views.get(tensor)
     return view.indices if view is not None else ()

@@ -196,8 +196,12 @@ class Hover:
         if operator is not None and symbol.name in operator.indices:
             index: Index = operator.indices[symbol.name]
             yield code(
-                f"{symbol.name} in {expression(index.extent)}" + ("" if index.mode == "local" else f" {index.mode}")
+                f"{symbol.name} in {index.said}" + ("" if index.mode == "local" else f" {index.mode}")
             )
+            if index.cuts is not None:
+                yield f"runs of the steps `{index.cuts}`, one after the other: a carry `over {index.cuts} in"\
+                      f" {symbol.name}` starts anew in each, so a grid may enumerate them"  # fmt: skip
+                return
             yield {"parallel": "a loop around the graph, in any order: a grid may enumerate it",
                    "sequential": "a loop around the graph, in order: a carried tensor goes from step to step",
                    "local": "an axis of the graph's tensors"}[index.mode]  # fmt: skip

@@ -81,6 +81,8 @@ def operator_table(path: str, node: n.Operator) -> OperatorTable:
             kinds.setdefault(inner.target.name.text, "tensor")
         elif isinstance(inner, n.Carry):
             kinds.setdefault(inner.tensor.name.text, "tensor")
+            if inner.end is not None:
+                kinds.setdefault(inner.end.name.text, "tensor")  # a view is known by now
         elif isinstance(inner, n.Either):
             kinds.setdefault(inner.name.text, "form")
             names = (case.name.text for case in inner.cases)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import build_graph
-from kdsl.check.model import Operator, RulePoint, Specialization, names_in
+from kdsl.check.model import Kernel, Operator, RulePoint, Specialization, names_in
 from kdsl.check.sizes import conjuncts
 from kdsl.plan.coverage import refuse_shared_results
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
+from kdsl.plan.homes import rounded_name
 from kdsl.plan.layout import required_layouts
 from kdsl.plan.model import Plan, Tensor
 from kdsl.plan.refusal import PlanRefused
@@ -31,8 +34,18 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
         planned = FAMILIES[point.target.family](request)
         refuse_shared_results(operator, kernel, planned)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
+        made.update(copies_for(kernel, planned.tensors))
         kernels.append(planned)
     return Plan(point, operator, specialization, settings, graph, tuple(kernels))
+
+
+def copies_for(kernel: Kernel, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rounded copies under the name of every reader that they are for; each lies in memory once."""
+    return {
+        f"{tensor}_for_{reader}": tensors[rounded_name(tensor, home)]
+        for tensor, homes in kernel.views.items() for home in homes for reader in home.readers
+        if rounded_name(tensor, home) in tensors
+    }  # fmt: skip
 
 
 def refuse_unclaimed(point: RulePoint, settings: dict[str, object]) -> None:

@@ -57,8 +57,7 @@ def _kernel_picture(plan: Plan, kernel: KernelPlan) -> list[str]:
     body += [_stage_line(stage, kernel, "") for stage in kernel.prologue]
     indent = ""
     if kernel.sequential is not None:
-        extent = plan.operator.indices[kernel.sequential].extent.span.text
-        body.append(f"for {kernel.sequential} in {extent}")
+        body.append(f"for {kernel.sequential} in {plan.steps_of(kernel)}")
         indent = "| "
     body += [_stage_line(stage, kernel, indent) for stage in (*kernel.body, *kernel.commits)]
     body += [_stage_line(stage, kernel, "") for stage in kernel.epilogue]

@@ -60,6 +60,7 @@ class Tensor:
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
     owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has
     rows: tuple[str, int] | None = None  # the index that warps own beside it, and how many neighbouring values each has
+    steps: str | None = None  # the sequential index for whose every value it is made; None: once a task
 
     @property
     def held_in(self) -> str:
@@ -165,6 +166,7 @@ class KernelPlan:
     ahead: tuple[tuple[PlannedStage, ...], ...] = ()  # the same for each of the first `ring - 1` steps, before the loop
     threads: tuple[int, ...] = ()
     guarded: str | None = None
+    run: str | None = None  # `guarded`, where it deals out runs of the steps: a task steps through its own run
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
     described: bool = False  # Tensor Cores read what is fetched through descriptors, so copies need a fence
     settled: bool = False  # in every step a barrier stands after the last use of what is fetched
@@ -221,6 +223,11 @@ class Plan:
     def transposed(self) -> dict[str, str]:
         """The option that exchanges the last two axes of a port, by port."""
         return transposing_options(self.operator)
+
+    def steps_of(self, kernel: KernelPlan) -> str:
+        """What the kernel's loop runs over, as the operator writes it."""
+        said = self.operator.indices[kernel.sequential].said
+        return f"run {kernel.run} of {said}" if kernel.run is not None else said
 
     @property
     def target(self):

@@ -43,24 +43,40 @@ class KernelRequest:
             )
         if over:
             return over.pop()
-        left = [n for n, i in self.operator.indices.items() if i.mode == "sequential" and n not in self.gridded]
-        return left[0] if left else None
+        return self.operator.steps if self.operator.steps not in self.gridded else None
 
     @property
     def guarded(self) -> str | None:
         """A sequential index that the grid enumerates."""
         indices = self.operator.indices
-        return next((name for name in self.gridded if indices[name].mode == "sequential"), None)
+        return next((name for name in indices if name in self.gridded and indices[name].mode == "sequential"), None)
+
+    @property
+    def run(self) -> str | None:
+        """The index in the grid whose values are the runs that a task steps through."""
+        name = self.guarded
+        cuts = self.operator.indices[name].cuts if name is not None else None
+        return name if cuts is not None and cuts == self.sequential else None
 
     def refuse_undealt(self) -> None:
-        """Every parallel index is the grid's, one by one: nothing inside a kernel enumerates it."""
+        """Every parallel index is the grid's, one by one: nothing inside a kernel enumerates it. Nor the runs in which
+        a carry starts anew."""
         tiles = dict(pair for axis in self.kernel.grid for pair in axis.indices)
+        runs = {carry.within for carry in self.graph.carries}
         for name, index in self.operator.indices.items():
-            if index.mode == "parallel" and tiles.get(name) != 1:
+            if (index.mode == "parallel" or name in runs) and tiles.get(name) != 1:
                 found = f"`{name} by {tiles[name]}`" if name in tiles else "not in the grid"
                 raise PlanRefused(
                     "D138", f"the grid of kernel `{self.kernel.name}` does not deal `{name}` one by one",
                     self.kernel.grid[0].span if self.kernel.grid else self.kernel.span,
                     observed=found, required=f"`{name}` in a launch axis, without a tile",
-                    help=(f"add `{name}` to the grid: every value of a parallel index is a task of its own",),
+                    help=(f"add `{name}` to the grid: every value of it is a task of its own",),
+                )  # fmt: skip
+        for name in self.gridded:
+            cuts = self.operator.indices[name].cuts
+            if cuts is not None and cuts != self.sequential:
+                raise PlanRefused(
+                    "D138", f"kernel `{self.kernel.name}` deals the runs `{name}` of `{cuts}` and does not step through"
+                    " a run", self.kernel.grid[0].span, observed=f"`{cuts}` in the grid as well",
+                    required=f"`{name}` or `{cuts}`", help=(f"leave `{name}` out of this grid",),
                 )  # fmt: skip

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from attrs import evolve, frozen
 
 from kdsl.check.evaluate import decide
-from kdsl.check.graph import strip
+from kdsl.check.graph import as_read, strip
 from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage, names_in
-from kdsl.plan.homes import extents, rounded_name, tiles
+from kdsl.plan.homes import extents, load_name, rounded_name, tiles, whole_extents
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
 
@@ -35,14 +35,14 @@ def kernel_stages(
     private_sum: Callable[[Stage], bool] = lambda stage: False,
 ) -> KernelStages:
     """`private_sum` says which stages sum in registers of a thread before they write."""
-    sizes = extents(operator, settings, kernel)
+    sizes, whole = extents(operator, settings, kernel), whole_extents(operator, settings)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
     renamed: dict[str, dict[str, str]] = {}
     for tensor, views in kernel.views.items():
         if tensor not in tensors:
             continue
         for home in views:
-            copy = _copy(tensors[tensor], home)
+            copy = _copy(tensors[tensor], home, whole if home.memory == "workspace" else sizes)
             copies.append(copy)
             body.append(
                 _copying(
@@ -76,11 +76,12 @@ def sums_of(stage: PlannedStage, family: str) -> Tensor:
     return Tensor(stage.tensor, stage.indices, shape, "f32", PRIVATE_MEMORY[family], "step", stage.span)
 
 
-def _copy(tensor: Tensor, home: Home) -> Tensor:
+def _copy(tensor: Tensor, home: Home, sizes: Mapping[str, int]) -> Tensor:
     scope = "call" if home.memory == "workspace" else "step"
+    shape = tuple(sizes[i] for i in tensor.indices)
     return Tensor(
-        rounded_name(tensor.name, home), tensor.indices, tensor.shape, home.dtype or tensor.dtype, home.memory, scope,
-        home.span, tensor.order, int(home.attributes.get("pad", 0)),
+        rounded_name(tensor.name, home), tensor.indices, shape, home.dtype or tensor.dtype, home.memory, scope,
+        home.span, tensor.order, int(home.attributes.get("pad", 0)), steps=tensor.steps,
     )  # fmt: skip
 
 
@@ -153,7 +154,8 @@ def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:
 
 
 def _load(carry: Carry, sizes: Mapping[str, int]) -> PlannedStage:
-    return PlannedStage(
-        f"{carry.tensor}_load", "load", carry.tensor, carry.indices, _loops(carry.indices, sizes), None, carry.start,
-        {}, carry.span,
-    )  # fmt: skip
+    name, loops, start = load_name(carry), _loops(carry.indices, sizes), strip(carry.start)
+    if isinstance(start, n.Reference):
+        return PlannedStage(name, "load", carry.tensor, carry.indices, loops, None, as_read(start), {}, carry.span)
+    stage = Stage(name, carry.part, carry.tensor, carry.indices, "map", start, None, 1, None, carry.reads, carry.span)
+    return PlannedStage(name, "load", carry.tensor, carry.indices, loops, stage, None, {}, carry.span)

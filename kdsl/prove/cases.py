@@ -36,11 +36,15 @@ class Case:
     order: str = "contiguous"  # contiguous, gaps, or swapped (states as [.., V, K], tokens after heads)
 
 
-def chunk_cases(chunk: int, tokens: int | None = None) -> Iterator[Case]:
+def chunk_cases(chunk: int, tokens: int | None = None, runs: int = 1) -> Iterator[Case]:
     """Lengths around the chunk: within a few chunks every boundary between them occurs. A sequence with several chunks
-    also starts late, so that what is fetched ahead for it lies elsewhere than for the first; the last is empty."""
+    also starts late, so that what is fetched ahead for it lies elsewhere than for the first; the last is empty.
+
+    Where chunks are joined to `runs`, the first sequence has all of them, of two chunks but for the last, which has one
+    that is not full, and the second long one has fewer chunks than there are runs."""
+    first = chunk + 3 if runs == 1 else (2 * runs - 2) * chunk + 3
     lengths = (
-        (chunk + 3, 0, chunk + chunk // 2 + 1, 1, 0)
+        (first, 0, chunk + chunk // 2 + 1, 1, 0)
         if tokens is None
         else (tokens - min(tokens, 1), 0, min(tokens, 1))
     )
@@ -111,7 +115,7 @@ def cases_of(
     """The default cases of an operator under a plan's settings."""
     if meaning_of(operator) == "kda.decode":
         return tuple(decode_cases(bool(settings["slot_zero_is_real"]), tokens))
-    return tuple(chunk_cases(int(settings["C"]), tokens))
+    return tuple(chunk_cases(int(settings["C"]), tokens, int(settings.get("S", 1))))
 
 
 MOST = {"T": 1024}  # sizes of a call that a proof runs at most

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from kdsl.check.driver import CheckResult
+from kdsl.check.evaluate import decide
 from kdsl.check.model import Operator
 from kdsl.prove.recurrence import MEANINGS
 from kdsl.prove.specification import meaning_of
@@ -30,10 +31,16 @@ SMALL = 16  # every size that shapes tensors
 
 
 def form_settings(operator: Operator) -> list[dict[str, object]]:
-    """Every combination of the alternatives that a rule chooses; parameters at their smallest value."""
-    parameters = {name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()}
-    combinations = product(*operator.forms.values())
-    return [{**parameters, **dict(zip(operator.forms, values, strict=False))} for values in combinations]
+    """Every combination of the alternatives that a rule chooses; the parameters it has, at their smallest value."""
+    found = []
+    for values in product(*operator.forms.values()):
+        form = dict(zip(operator.forms, values, strict=False))
+        parameters = {
+            name: (p.values or (SMALL,))[0] for name, p in operator.parameters.items()
+            if p.condition is None or decide(p.condition, form)
+        }  # fmt: skip
+        found.append({**parameters, **form})
+    return found
 
 
 def form_name(form: Mapping[str, object]) -> str:

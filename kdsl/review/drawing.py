@@ -91,8 +91,7 @@ def panel(plan: Plan, kernel: KernelPlan) -> Panel:
     inside = [at for at, (_, depth) in enumerate(stages) if depth]
     frames = ()
     if kernel.sequential is not None and inside:
-        extent = " ".join(plan.operator.indices[kernel.sequential].extent.span.text.split())
-        frames = (Frame(f"for {kernel.sequential} in {extent}", inside[0], inside[-1]),)
+        frames = (Frame(f"for {kernel.sequential} in {plan.steps_of(kernel)}", inside[0], inside[-1]),)
     title = f"computes {', '.join(kernel.parts)}; {block_text(kernel)}"
     return Panel(kernel.name, title, tuple(grid_lines(kernel)), rows, columns, frames, tuple(totals(kernel)),
                  tuple(passed_on(kernel)), "a block" if kernel.threads else "a task")  # fmt: skip

@@ -58,7 +58,7 @@ class Build:
         return n.Acceptance(span, self.id(c[0]), tuple(c[1:]))
 
     def domain(self, span, c):
-        return n.Domain(span, c[0], c[1])
+        return n.Domain(span, c[0], c[1], c[2])
 
     def range(self, span, c):
         return n.Range(span, c[0], c[1])
@@ -98,8 +98,8 @@ class Build:
         return n.TargetDefault(span, c[0], self.id(c[1]))
 
     def index(self, span, c):
-        names, extent, most, mode, *stored = c
-        return n.Index(span, names, extent, mode.text if mode is not None else None, *stored, most=most)
+        names, extent, by, most, mode, *stored = c
+        return n.Index(span, names, extent, mode.text if mode is not None else None, *stored, most=most, by=by)
 
     def definition(self, span, c):
         return n.Definition(span, self.id(c[0]), self._ids(c[1]), c[2])
@@ -117,10 +117,12 @@ class Build:
         return n.Stage(span, self.id(c[0]), c[1], c[2], self.id(c[3]) if c[3] is not None else None)
 
     def carry(self, span, c):
-        return n.Carry(span, c[0], self.id(c[1]), c[2], c[3], self.id(c[4]))
+        tensor, over, within, start, end, following = c
+        within = self.id(within) if within is not None else None
+        return n.Carry(span, tensor, self.id(over), start, end, self.id(following), within)
 
     def either(self, span, c):
-        return n.Either(span, self.id(c[0]), tuple(c[1:]))
+        return n.Either(span, self.id(c[0]), tuple(c[2:]), self.id(c[1]) if c[1] is not None else None)
 
     def alternative_form(self, span, c):
         return n.FormCase(span, self.id(c[0]), c[1], tuple(c[2:]))

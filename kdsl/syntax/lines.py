@@ -67,8 +67,9 @@ def _stage(node: n.Stage) -> list[str]:
 def _carry(node: n.Carry) -> list[str]:
     return [
         joined(
-            f"carry {expression(node.tensor)} over {node.over.text} from {expression(node.start)}",
-            optional("to", node.end), f"next {node.next.text}",
+            f"carry {expression(node.tensor)} over {node.over.text}",
+            f"in {node.within.text}" if node.within is not None else "",
+            f"from {expression(node.start)}", optional("to", node.end), f"next {node.next.text}",
         )
     ]  # fmt: skip
 
@@ -106,7 +107,7 @@ _CELLS = {
     n.Doc: lambda x: [f'"""{x.text}"""'],
     n.Edition: lambda x: [f"edition {x.year.text}"],
     n.Use: lambda x: [f"use {expression(x.path)}"],
-    n.Domain: lambda x: [joined(names(x.names), optional("in", x.values))],
+    n.Domain: lambda x: [joined(names(x.names), optional("in", x.values), optional("when", x.condition))],
     n.Port: _port,
     n.Option: _option,
     n.Index: lambda x: [index(x)],
@@ -155,7 +156,7 @@ _HEADERS = {
     n.Block: lambda x: x.kind,
     n.Part: lambda x: f"part {x.name.text}",
     n.Acceptance: lambda x: f"acceptance {x.name.text}",
-    n.Either: lambda x: f"either {x.name.text}",
+    n.Either: lambda x: joined("either", x.name.text, f"default {x.default.text}" if x.default else ""),
     n.FormCase: _case,
     n.Expectation: lambda x: f"expect refuse {names(x.codes)}" if x.codes else "expect pass",
 }

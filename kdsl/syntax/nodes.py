@@ -245,6 +245,7 @@ class Domain(Node):
 
     names: tuple[Id, ...]
     values: Range | Expr | None
+    condition: Expr | None = None  # after `when`: the form that has the parameter
 
 
 @frozen
@@ -285,7 +286,8 @@ class Option(Node):
 class Index(Node):
     """`c in length(n) / C up to T / C sequential stored at slot(n, c) of B * T / C + N`.
 
-    `slot` of `slots` is where a tensor of that step lies in a workspace.
+    `slot` of `slots` is where a tensor of that step lies in a workspace. `s in c by L` cuts the steps of c into runs
+    of L: `extent` is then the index that is cut, `by` the length of a run.
     """
 
     names: tuple[Id, ...]
@@ -294,6 +296,7 @@ class Index(Node):
     slot: Expr | None = None
     slots: Expr | None = None
     most: Expr | None = None  # after `up to`: what the extent never passes, known when a kernel is launched
+    by: Expr | None = None
 
 
 @frozen
@@ -333,13 +336,17 @@ class Stage(Node):
 
 @frozen
 class Carry(Node):
-    """`carry state[d, e] over c from s0[d, e] to s1[d, e] next state_next`."""
+    """`carry state[d, e] over c from s0[d, e] to s1[d, e] next state_next`.
+
+    `over c in s` starts anew in every run s of the steps c.
+    """
 
     tensor: Reference
     over: Id
-    start: Reference
+    start: Expr
     end: Reference | None
     next: Id
+    within: Id | None = None
 
 
 @frozen
@@ -353,8 +360,11 @@ class FormCase(Node):
 
 @frozen
 class Either(Node):
+    """`either span default serial { when ... }`: a rule that does not choose takes the default."""
+
     name: Id
     cases: tuple[FormCase, ...]
+    default: Id | None = None
 
 
 GraphNode = Stage | Carry | Either | Doc

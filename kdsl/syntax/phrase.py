@@ -179,6 +179,7 @@ def optional(word: str, node) -> str:
 def index(node: n.Index) -> str:
     parts = [
         f"{names(node.names)} in {expression(node.extent)}",
+        optional("by", node.by),
         optional("up to", node.most),
         node.mode or "",
     ]

@@ -67,3 +67,31 @@ def form_rule(
     )
     text = RULE.format(name=name, gate=gate, chunk=chunk, decay=decay, chain=chain, kernels=body)
     return name, text
+
+RUNS = """
+  kernel prepare computes prepare {{
+    grid {{ task : n, h, c }}
+    place {{ {passed} : f32 in workspace }}
+  }}
+  kernel local computes local {{
+    grid {{ task : n, h, s }}
+    place {{ left : f32 in workspace }}
+  }}
+  kernel transfer computes transfer {{
+    grid {{ task : n, h, s }}
+    place {{ passed : f32 in workspace }}
+  }}
+  kernel join computes join {{
+    grid {{ task : n, h }}
+    place {{ entered : f32 in workspace }}
+  }}
+  kernel recur computes recur {{ grid {{ task : n, h, s }} }}"""
+
+
+def runs_rule(decay: str, chain: str, runs: int) -> tuple[str, str]:
+    """(name, text) of a rule that cuts sequences into runs, which tasks take side by side."""
+    name = f"cpu_{decay}_{chain}_runs"
+    gate = "" if decay == "pairwise" else 'gate is bounded and lower_bound >= -5.0 else "needs bounded gates"'
+    kernels = RUNS.format(passed=", ".join(passed_on(decay, chain)))
+    text = RULE.format(name=name, gate=gate, chunk=16, decay=decay, chain=chain, kernels=kernels)
+    return name, text.replace("  form {\n", f"  form {{\n    span = segmented\n    S = {runs}\n")

@@ -66,6 +66,11 @@ def reads_memory(value) -> bool:
     return LOAD in kinds
 
 
+def of_run(index: str) -> str:
+    """The name under which a scope has the number of a step within its run."""
+    return f"{index}.run"
+
+
 def as_index(value):
     """An int64 TIR value: addresses outside the kernel's own tensors."""
     if is_number(value):
@@ -83,7 +88,7 @@ class Scope:
     renamed: Mapping[str, str] = field(factory=dict)
     own: str | None = None  # the tensor of a scan, whose earlier elements its stage reads
     offsets: Mapping[str, object] = field(factory=dict)  # where the block's tile of an index starts
-    place: object = None  # where the step's tensors lie in workspaces
+    places: Mapping[str | None, object] = field(factory=dict)  # where tensors of a step lie in workspaces, by index
     loads: list = field(factory=list)  # every buffer element read, in order
 
     @property
@@ -104,7 +109,7 @@ class Scope:
 
     def name(self, e: n.Name):
         if e.text in self.indices:
-            return self.indices[e.text]
+            return self.shifted(e.text, self.indices[e.text])
         if e.text in self.settings:
             return self.settings[e.text]
         option = self.signature.plan.operator.options.get(e.text)
@@ -265,7 +270,7 @@ class Scope:
         if name in operator.ports:
             return self.port(name, [self.value(i) for i in e.indices])
         if name in operator.views and name not in self.signature.kernel.tensors:
-            return self.view(operator.views[name], [self.value(i) for i in e.indices])
+            return self.view(operator.views[name], [self.position(i) for i in e.indices])
         return self.tensor(name, e.indices)
 
     def port(self, name: str, indices):
@@ -279,7 +284,11 @@ class Scope:
     def inside(self, view: View, indices) -> Scope:
         """The scope of a view's own expressions."""
         whole = {index: self.shifted(index, value) for index, value in zip(view.indices, indices)}
-        return self.with_indices({**self.indices, **whole})
+        return evolve(self, indices={**self.indices, **whole}, offsets={}, loads=self.loads)
+
+    def position(self, expr: n.Expr):
+        """An index of a tensor or a view, counted within the block's tile."""
+        return evolve(self, offsets={}, loads=self.loads).value(expr)
 
     def view(self, view: View, indices):
         """A window of a port: its value where the condition holds, else what the operator says."""
@@ -296,24 +305,25 @@ class Scope:
         if tensor.scope != "call":
             stored = [values[axis] for axis in tensor.stored]
             if tensor.ring > 1:
-                step = self.indices[self.signature.kernel.sequential]
+                stepped = self.signature.kernel.sequential
+                step = self.indices.get(of_run(stepped), self.indices[stepped])
                 # steps are below 2^31, and a 64-bit remainder is a call on a GPU
                 stored = [tirx.truncmod(step.astype("int32"), constant(tensor.ring, "int32")), *stored]
             return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
-        return self.signature.workspace(tensor), [as_index(i) for i in (self.place, *values)]
+        return self.signature.workspace(tensor), [as_index(i) for i in (self.places[tensor.steps], *values)]
 
-    def workspace_place(self):
-        """The position of this step's tensors in every workspace: its slot, and the parallel indices in it."""
+    def workspace_place(self, steps: str | None):
+        """The position of the tensors of a step in their workspaces: its slot, and the parallel indices in it."""
         place = None
-        for index in workspace_axes(self.signature.plan):
+        for index in workspace_axes(self.signature.plan, steps):
             at = as_index(self.indices[index.name] if index.slot is None else self.value(index.slot))
             extent = self.signature.extent(index.slots or index.extent)
             place = at if place is None else place * as_index(extent) + at
         return place
 
     def tensor(self, name: str, indices: tuple[n.Expr, ...]):
-        buffer, values = self.element(self.renamed.get(name, name), [self.value(i) for i in indices])
+        buffer, values = self.element(self.renamed.get(name, name), [self.position(i) for i in indices])
         if name != self.own:
             return as_float(self.load(buffer, values))
         guards = [

@@ -90,7 +90,7 @@ class Signature:
     def workspace(self, tensor: Tensor):
         if tensor.name not in self.workspaces:
             places = 1
-            for index in workspace_axes(self.plan):
+            for index in workspace_axes(self.plan, tensor.steps):
                 places = self.extent(index.slots or index.extent) * places
             self.workspaces[tensor.name] = decl_buffer(
                 [places, *tensor.shape], TVM_DTYPE[tensor.dtype], tensor.name, layout=None
@@ -170,13 +170,14 @@ class Signature:
         return params, arguments
 
 
-def workspace_axes(plan: Plan):
-    """The indices that every tensor of the graph carries, as a workspace stores them.
+def workspace_axes(plan: Plan, steps: str | None):
+    """The indices that a tensor of the graph carries besides its own, as a workspace stores them: the sequential one
+    that it is made anew for, `steps`, and the parallel ones.
 
     The slot of a sequential index stands for the parallel indices that its expression mentions.
     """
     indices = plan.operator.indices.values()
-    stored = [index for index in indices if index.slot is not None]
+    stored = [index for index in indices if index.name == steps and index.slot is not None]
     merged = {name for index in stored for name in names_in(index.slot)}
     return [*stored, *(index for index in indices if index.mode == "parallel" and index.name not in merged)]
 

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from kdsl.check.graph import strip
 from kdsl.lower.intrinsics.warpgroup import FENCE, FENCE_SOURCE
 from kdsl.lower.swizzle import attributes
-from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number
+from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number, of_run
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
 from kdsl.lower.tvm import (
     AttrStmt,
@@ -84,7 +84,8 @@ class KernelBuilder:
     buffers: dict[str, object] = field(factory=dict)
     outer: dict[str, object] = field(factory=dict)  # grid and sequential indices as block variables
     offsets: dict[str, object] = field(factory=dict)  # where this block's tile of an index starts
-    place: object = None  # where this step's tensors lie in workspaces
+    places: dict[str | None, object] = field(factory=dict)  # where tensors lie in workspaces, by their steps' index
+    first: object = None  # the first step of the task's run, where it has one
 
     # ---- nesting ----
     def root(self):
@@ -110,6 +111,7 @@ class KernelBuilder:
             else:
                 self.outer[index] = variable
                 self.signature.task.append(variable)
+        self.bind_run()
         body = sequence([self.step_loop(self.sblocks(self.kernel.prologue)), *self.sblocks(self.kernel.epilogue)])
         body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
@@ -143,12 +145,41 @@ class KernelBuilder:
         if self.kernel.sequential is None:
             return sequence([*prologue, self.step_sblock([], [], None)])
         name = self.kernel.sequential
-        loop, variable, trips = Var(name, "int64"), Var(f"v_{name}", "int64"), Var(f"{name}_trips", "int64")
-        extent = self.extent(name)
+        loop, variable = Var(name, "int64"), Var(f"v_{name}", "int64")
+        counted, trips = self.trips(name)
         first = self.first_fetches(name, trips)
-        self.outer[name] = variable
+        self.step(name, variable)
         realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
-        return sequence([Bind(trips, extent), *first, *prologue, nest_loops([(loop, trips)], realize)])
+        return sequence([counted, *first, *prologue, nest_loops([(loop, trips)], realize)])
+
+    def bind_run(self):
+        """Before the steps: where the run starts, and where what belongs to the whole task lies in workspaces."""
+        if self.kernel.run is not None:
+            index = self.plan.operator.indices[self.kernel.run]
+            scope = Scope(self.signature, self.buffers, dict(self.outer))
+            begins = self.outer[self.kernel.run] * as_index(scope.value(index.by))
+            statement, self.first = self.signature.hold("first", begins)
+            self.signature.bindings.append(statement)
+        whole = self.stored_for() - {self.step_index}
+        self.signature.bindings += self.bind_places("_of_run", whole)
+
+    def trips(self, name: str):
+        """How many steps the task takes, all or those of its run: the statement that counts them, and the number."""
+        extent = self.extent(name)
+        if self.first is not None:
+            scope = Scope(self.signature, self.buffers, dict(self.outer))
+            by = as_index(scope.value(self.plan.operator.indices[self.kernel.run].by))
+            extent = op.min(by, extent - self.first)
+        elif self.plan.operator.indices[name].cuts is None:
+            trips = Var(f"{name}_trips", "int64")
+            return Bind(trips, extent), trips
+        return self.signature.hold(f"{name}_trips", extent)  # of numbers that are held: TVM binds no loads of those
+
+    def step(self, name: str, number) -> None:
+        """Make `number`, counted from where the task starts, the step that expressions speak of."""
+        self.outer[name] = number
+        if self.first is not None:
+            self.outer[name], self.outer[of_run(name)] = self.first + number, number
 
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
@@ -174,21 +205,35 @@ class KernelBuilder:
                        body, alloc_buffers=[self.buffers[name] for name in kept])  # fmt: skip
         return SBlockRealize(values, True, block)
 
+    @property
+    def step_index(self) -> str | None:
+        """The sequential index whose values are the task's steps, or whose one value is its only step."""
+        return self.kernel.sequential or self.kernel.guarded
+
+    def stored_for(self) -> set[str | None]:
+        """The indices for whose steps the kernel's tensors lie in workspaces."""
+        return {t.steps for t in self.kernel.tensors.values() if t.scope == "call"}
+
     def bind_place(self, suffix: str):
         """Where this step's tensors lie in workspaces, computed once."""
-        if not any(t.scope == "call" for t in self.kernel.tensors.values()):
-            return []
-        scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
-        statement, self.place = self.signature.hold(f"place{suffix}", scope.workspace_place())
-        return [statement]
+        return self.bind_places(suffix, self.stored_for() & {self.step_index})
+
+    def bind_places(self, suffix: str, steps: set[str | None]):
+        found = []
+        for name in sorted(steps, key=str):
+            scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
+            statement, self.places[name] = self.signature.hold(f"place{suffix}", scope.workspace_place(name))
+            found.append(statement)
+        return found
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----
     def first_fetches(self, name: str, trips):
         """Before the loop: the steps that no earlier step fetches for, one group of copies each."""
         groups = []
-        for step, stages in enumerate(self.kernel.ahead):
-            self.outer[name] = constant(step, "int64")
-            groups.append(self.group(stages, self.outer[name], trips))
+        for number, stages in enumerate(self.kernel.ahead):
+            step = constant(number, "int64")
+            self.step(name, step)
+            groups.append(self.group(stages, step, trips))
         return groups
 
     def fetches(self, trips):
@@ -200,10 +245,12 @@ class KernelBuilder:
         if not ahead:
             group = self.committed(self.sblocks(self.kernel.copies))
             return [self.barrier(), group] if name is not None else [group]
-        here, place = self.outer[name], self.place
-        self.outer[name] = here + constant(ahead, "int64")
-        group = self.group(self.kernel.copies, self.outer[name], trips)
-        self.outer[name], self.place = here, place
+        here, places = self.outer.get(of_run(name), self.outer[name]), dict(self.places)
+        later = here + constant(ahead, "int64")
+        self.step(name, later)
+        group = self.group(self.kernel.copies, later, trips)
+        self.step(name, here)
+        self.places = places
         return [group] if self.kernel.settled else [self.barrier(), group]  # all have read the slot that is filled anew
 
     def group(self, stages: tuple[PlannedStage, ...], step, trips):
@@ -276,7 +323,7 @@ class KernelBuilder:
         variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in inner}
         scope = Scope(
             self.signature, self.buffers, {**self.outer, **row, **variables}, stage.renamed,
-            stage.tensor if stage.scan is not None else None, self.offsets, self.place,
+            stage.tensor if stage.scan is not None else None, self.offsets, dict(self.places),
         )  # fmt: skip
         body, init, write = self.statements(stage, scope)
         iters = [
@@ -345,10 +392,10 @@ class KernelBuilder:
         source = stage.source
         view = self.plan.operator.views.get(source.tensor)
         if view is not None:
-            indices = [scope.value(i) for i in source.indices]
+            indices = [scope.position(i) for i in source.indices]
             return scope.raw_view(view, indices) if stage.kind == "copy" else scope.view(view, indices)
         if stage.kind == "copy":  # as it is: the same type on both sides
-            return scope.load(*scope.element(source.tensor, [scope.value(i) for i in source.indices]))
+            return scope.load(*scope.element(source.tensor, [scope.position(i) for i in source.indices]))
         return scope.tensor(source.tensor, source.indices)
 
     def store(self, view, stage: PlannedStage, scope: Scope, value):

@@ -35,6 +35,7 @@ def plan_cpu_kernel(request: KernelRequest) -> KernelPlan:
         grid=request.grid,
         sequential=request.sequential,
         guarded=request.guarded,
+        run=request.run,
         carries=graph.carries,
         tensors=tensors,
         prologue=stages.prologue,

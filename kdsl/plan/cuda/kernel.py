@@ -64,12 +64,13 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     parts = with_parts(stages.body, tensors, operator, role)
     tensors, stages = parts.tensors, evolve(stages, body=parts.body)
     incoming = received(operator, graph, kernel, request.made)
+    refuse_fetched_starts(request, incoming)
     copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
     copies += tuple(evolve(stage, kind="copy") for stage in own_tiles)
     for name, tensor in incoming.items():
         tensors[f"{name}.workspace" if name in kernel.homes else name] = tensor
-    tensors.update({s.tensor: shared_copy(s.tensor, kernel, incoming) for s in copies if s.tensor in incoming})
+    tensors.update({s.tensor: shared_copy(s, kernel, incoming[s.tensor]) for s in copies if s.tensor in incoming})
     body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
@@ -92,7 +93,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
-        guarded=request.guarded, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
+        guarded=request.guarded, run=request.run, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
         described=builder.described, threads=(LANES, role.warps), barriers=fences,
         settled=settled(body, tensors, fences, fetched),
@@ -228,8 +229,9 @@ def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple
     return tuple(tuple(evolve(stage, name=stage.name + suffix) for stage in copies) for suffix in suffixes)
 
 
-def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Tensor:
-    home, source = kernel.homes[name], incoming[name]
+def shared_copy(stage: PlannedStage, kernel: Kernel, source: Tensor) -> Tensor:
+    """The tensor that a copy from the workspace fills: as much of it as the block uses."""
+    name, home = stage.tensor, kernel.homes[stage.tensor]
     dtype = home.dtype or source.dtype
     if home.memory != "shared" or dtype != source.dtype:
         raise PlanRefused(
@@ -237,10 +239,23 @@ def shared_copy(name: str, kernel: Kernel, incoming: Mapping[str, Tensor]) -> Te
             observed=f"{dtype} in {home.memory}", required=f"{source.dtype} in shared",
         )  # fmt: skip
     attributes = home.attributes
+    shape = tuple(loop.extent for loop in stage.loops)
     return Tensor(
-        name, source.indices, source.shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
+        name, source.indices, shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
         ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)),
     )  # fmt: skip
+
+
+def refuse_fetched_starts(request: KernelRequest, incoming: Mapping[str, Tensor]) -> None:
+    """What a carry starts with is read where it lies, once; fetches are for the stages of a step."""
+    for read in (read for carry in request.graph.carries for read in carry.reads):
+        if read.tensor in incoming and read.tensor in request.kernel.homes:
+            home = request.kernel.homes[read.tensor]
+            raise PlanRefused(
+                "D347", f"`{read.tensor}` comes from the workspace before the first step", home.span,
+                observed=f"in {home.memory}", required="no place: a carry starts with it",
+                help=("drop the line",),
+            )  # fmt: skip
 
 
 def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Tensor], kernel: Kernel) -> None:

@@ -9,9 +9,10 @@ from kdsl.driver.trial import chunk_runner
 from kdsl.validate.acceptance import acceptance
 from kdsl.validate.call import reference
 from kdsl.validate.probes import random_call
+from kdsl.validate.traces import load_trace
 
-from ..forms import FORMS, form_rule
-from ..workshop import library_of, plan, program
+from ..forms import FORMS, form_rule, runs_rule
+from ..workshop import TRACES, library_of, plan, program
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 LENGTHS = (37, 0, 1, 46)
@@ -38,6 +39,30 @@ def test_forms(decay, chain, kernels, call, tmp_path, error_row):
     error_row(f"form {decay}, {chain}, {kernels} kernel{'s' * (kernels - 1)}", result)
     assert result.accepted, result.explain()
     assert result.o.rms_ratio < 0.002 and result.final_state.rms_ratio < 1e-5  # all in f32 but the inputs
+
+
+@pytest.mark.parametrize(("decay", "chain", "runs"), [("pairwise", "split", 3), ("factored", "folded", 2),
+                                                        ("centred", "split", 64)])  # fmt: skip
+def test_runs_side_by_side(decay, chain, runs, call, tmp_path, error_row):
+    """Sequences in runs of chunks: the workspace holds a run's tensors once for each run, whatever the lengths are."""
+    name, text = runs_rule(decay, chain, runs)
+    made = plan(library_of(tmp_path, text), name, **ON)
+    spaces = {space.name: space.bytes for space in program(made).variant.workspace}
+    assert spaces["passed"] == f"65536 * (N * {runs}) * (HV)" and spaces["gamma"].startswith("512 * (B * T / 16 + N)")
+    result = judged(made, call)
+    error_row(f"form {decay}, {chain}, {runs} runs", result)
+    assert result.accepted, result.explain()
+    assert result.o.rms_ratio < 0.002 and result.final_state.rms_ratio < 1e-5
+
+
+@pytest.mark.parametrize("trace", ["bounded_layer0", "softplus_layer3"])
+def test_runs_of_a_recorded_input(trace, tmp_path, error_row):
+    name, text = runs_rule("pairwise", "split", 8)
+    recorded = load_trace(TRACES / f"{trace}.npz")
+    options = {**ON, "gate": trace.partition("_")[0]}
+    result = judged(plan(library_of(tmp_path, text), name, **options), recorded)
+    error_row(f"{trace}, 8 runs", result)
+    assert result.accepted, result.explain()
 
 
 @pytest.mark.parametrize("chunk", [32, 64])

@@ -74,7 +74,7 @@ def other(tmp_path_factory):
     before, part, after = text.partition("  part z_prepare {\n")
     assert part
     after, count = re.subn(r"\(vx\[j, e\]", "(half[j, e]", after)
-    assert count == 1  # the residual of the split chain
+    assert count == 2  # the residual of the split chain: from the state, and of a run from none
     return library_of(tmp_path_factory.mktemp("other"), before + part + NEW_STAGE + after + OTHER_RULE)
 
 
