@@ -82,17 +82,31 @@ def _solved(operator: Operator, part: list[Condition], env: Mapping[str, object]
     """(a call or None, whether there is none); found once for the same conditions and values of what they speak of."""
     names = {name for c in part for name in variables(c.predicate)}
     known = {name: env[name] for name in sorted(names) if name in env}
-    key = (id(operator), *((id(c.predicate), c.wanted) for c in part), *known.items())
+    same = (id(operator), *((id(c.predicate), c.wanted) for c in part))
+    key = (same, *known.items())
     found = _SOLVED.get(key)
     if found is None:
-        problem = _Problem(operator, part, known)
-        call = problem.solve()
-        done = problem.complete and not problem.stopped
-        answer = call, call is None and (done or refutes(operator, part, known))
+        answer = _guessed(same, part, known)
+        if answer is None:
+            problem = _Problem(operator, part, dict(known))
+            call = problem.solve()
+            done = problem.complete and not problem.stopped
+            answer = call, call is None and (done or refutes(operator, part, known))
         if len(_SOLVED) >= MOST_SOLVED:
             _SOLVED.clear()
         found = _SOLVED[key] = (operator, tuple(part), answer)  # alive, so that no other object gets their ids
+        if answer[0] is not None:
+            _SOLVED[same] = found
     return found[2]
+
+
+def _guessed(same: tuple, part: list[Condition], known: Mapping[str, object]):
+    """What met the same conditions on another target or at other choices, if it does here."""
+    found = _SOLVED.get(same)
+    if found is None:
+        return None
+    env = {**known, **found[2][0]}
+    return (found[2][0], False) if all(truth(c.predicate, env) is c.wanted for c in part) else None
 
 
 def components(operator: Operator, conditions: list[Condition]) -> list[list[Condition]]:
@@ -129,15 +143,19 @@ class _Problem:
                 *self.operator.sizes,
                 *(k for k, o in self.operator.options.items() if o.kind != "scalar"),
             }
-        self.order = sorted(
-            self.domains(mentioned), key=lambda item: (item[0] in self.operator.sizes, len(item[1]))
-        )
         for condition in self.conditions:
             for name in variables(condition.predicate):
                 self.about.setdefault(name, []).append(condition)
+        self.order = sorted(self.domains(mentioned), key=self.turn)
         if any(self.violated(c) for c in self.conditions):
             return None
         return self.extend(0)
+
+    def turn(self, domain: tuple[str, tuple]) -> tuple:
+        """What has few values first; of the sizes, those that most conditions speak of: they fail together."""
+        name, values = domain
+        size = name in self.operator.sizes
+        return size, -len(self.about.get(name, ())) if size else 0, len(values)
 
     def extend(self, depth: int) -> dict[str, object] | None:
         if depth == len(self.order):
