@@ -44,12 +44,12 @@ def test_what_it_takes(rule, gate):
 def test_what_only_a_call_decides_is_kept_for_the_launcher():
     made = plan(shipped(), "mma_bounded", target="sm_90a", gate="bounded")
     bounded = {r.text: r.otherwise for r in requirements(made)}
-    many = "HV * N > 33 or B * T < 1024 * N"
+    many = "HV * N > 26 or B * T < 1024 * N"
     assert list(bounded) == ["HV % H == 0", "lower_bound >= -5.0", many, "16 * lower_bound >= -80.0"]
     assert bounded["HV % H == 0"] == "HV must be a multiple of H" and "mma_few_heads" in bounded[many]
     call = {"H": 2, "HV": 4, "B": 1, "T": 2000, "N": 1, "lower_bound": -8.0}
     assert [parse_claim(text).evaluate(call) for text in bounded] == [True, False, False, False]
-    assert [parse_claim(many).evaluate({**call, **x}) for x in ({"HV": 34}, {"N": 2}, {"T": 1024})] == [True, True, False]
+    assert [parse_claim(many).evaluate({**call, **x}) for x in ({"HV": 27}, {"N": 2}, {"T": 1024})] == [True, True, False]
     assert [r.text for r in requirements(plan(shipped(), "mma_any_gate", target="sm_90a"))] == ["HV % H == 0"]
 
 
