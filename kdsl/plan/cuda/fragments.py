@@ -34,7 +34,7 @@ def row_index(kernel: Kernel, role: Role, stage: str | None = None) -> str | Non
 def with_fragments(tensors: Mapping[str, Tensor], graph: Graph, kernel: Kernel, role: Role) -> dict[str, Tensor]:
     """Tensors in registers get their fragment: as placed, or as accumulators of the instruction that makes them."""
     makers = {stage.tensor: matrix_instruction(kernel, stage.name) for stage in graph.stages}
-    rows = {stage.tensor: row_index(kernel, role, stage.name) for stage in graph.stages}
+    rows = rows_dealt(graph, kernel, role)
     first = next((i for i in makers.values() if i is not None), None)
     found = {}
     for name, tensor in tensors.items():
@@ -44,6 +44,21 @@ def with_fragments(tensors: Mapping[str, Tensor], graph: Graph, kernel: Kernel, 
             ))
         found[name] = tensor
     return found
+
+
+def rows_dealt(graph: Graph, kernel: Kernel, role: Role) -> dict[str, str | None]:
+    """The row index of what stages and carries make: that of the stage's line or of the role, or where the tensor has
+    no such index, of what it is made from. A carried tensor lies as what it becomes, a copy as its tensor."""
+    found: dict[str, str | None] = {}
+    for stage in graph.stages:
+        rows = row_index(kernel, role, stage.name)
+        if rows not in stage.indices:
+            others = (found.get(read.tensor) for read in stage.reads)
+            rows = next((index for index in others if index in stage.indices), rows)
+        found[stage.tensor] = rows
+    found |= {carry.tensor: found[carry.next] for carry in graph.carries if carry.next in found}
+    copies = {f"{view.tensor}_for_{view.readers[0]}": view.tensor for views in kernel.views.values() for view in views}
+    return {**found, **{copy: found[tensor] for copy, tensor in copies.items() if tensor in found}}
 
 
 def _fragment(tensor: Tensor, kernel: Kernel, rows: str | None, maker: str | None) -> dict:
