@@ -49,7 +49,8 @@ def test_what_only_a_call_decides_is_kept_for_the_launcher():
     assert bounded["HV % H == 0"] == "HV must be a multiple of H" and "mma_few_heads" in bounded[many]
     call = {"H": 2, "HV": 4, "B": 1, "T": 2000, "N": 1, "lower_bound": -8.0}
     assert [parse_claim(text).evaluate(call) for text in bounded] == [True, False, False, False]
-    assert [parse_claim(many).evaluate({**call, **x}) for x in ({"HV": 27}, {"N": 2}, {"T": 1024})] == [True, True, False]
+    others = ({"HV": 27}, {"N": 2}, {"T": 1024})
+    assert [parse_claim(many).evaluate({**call, **other}) for other in others] == [True, True, False]
     assert [r.text for r in requirements(plan(shipped(), "mma_any_gate", target="sm_90a"))] == ["HV % H == 0"]
 
 
