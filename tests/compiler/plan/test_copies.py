@@ -25,10 +25,10 @@ def test_values_are_fetched_by_predicated_copies():
     made = plan(shipped(), "mma_bounded", target="sm_90a", **ON)
     assert alignment(made) == {"q": 16, "k": 16, "v": 16, "g": 16, "dt_bias": 8, "o": 8}
     recurrence = next(kernel for kernel in made.kernels if kernel.name == "recurrence")
-    assert recurrence.tensors["vx"].dtype == "bf16" and recurrence.tensors["vx"].ring == 2
+    assert recurrence.tensors["vx"].dtype == "bf16" and recurrence.tensors["vx"].ring == 4
     (source,) = (made.source for made in Lowering(made).sources if made.kernel == "recurrence")
     calls = [line for line in source.splitlines() if "cp_async" in line and "pred" in line and "v_ptr" in line]
-    assert len(calls) == 2, "one before the first step, one in each step"
+    assert len(calls) == 4, "one for each of the first three steps, one in each step"
     helpers = [line for line in source.splitlines() if "__device__ void ptx_cp_async" in line]
     assert len(helpers) == 3 and all("int64_t src_off" in line for line in helpers), "offsets beyond 2^31 elements"
 
