@@ -14,6 +14,7 @@ from textwrap import wrap
 
 from kdsl.bundle.load import load_bundle
 from kdsl.check import check_paths
+from kdsl.check.model import GridLoop
 from kdsl.contract.select import select
 from kdsl.contract.verdict import Status
 from kdsl.data import data_root
@@ -99,7 +100,7 @@ def point_to_code(library, point) -> Lowering:
     operator, rule = library.operators["kda.chunk_forward"], library.rules["cpu_split"]
     plan = derive(point, operator, specialize(operator, rule, {}, OPTIONS))
     (kernel,) = plan.kernels
-    assert kernel.grid == (("task", (("n", 1), ("h", 1))),) and kernel.sequential == "c"
+    assert kernel.grid == (("task", (GridLoop("n"), GridLoop("h"))),) and kernel.sequential == "c"
     show("plan", f"{len(kernel.stages)} sblocks, {len(kernel.steps)} schedule steps", picture(plan), most=12)
     show("decisions", "what the rule left open, as lines that it accepts back", decisions_text(plan))
 

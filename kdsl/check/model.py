@@ -249,13 +249,47 @@ class Instruction:
 
 
 @frozen
+class GridLoop:
+    """One loop of a launch axis: every value of `index`, its tiles, or the slots it is stored in.
+
+    `within` is the parallel index whose values share the slots; a block finds which of them its slot belongs to.
+    """
+
+    index: str
+    tile: int = 1
+    within: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.index}.slot" if self.within else f"{self.index}.tile" if self.tile > 1 else self.index
+
+    @property
+    def text(self) -> str:
+        """As a rule writes it."""
+        dealt = f"{self.index} by {self.tile}" if self.tile > 1 else self.index
+        return f"{self.within}, {dealt} packed" if self.within else dealt
+
+
+@frozen
 class GridAxis:
-    """One launch axis: the indices it enumerates, outermost first, each with a tile (1: every value)."""
+    """One launch axis: the indices it enumerates, outermost first, each with a tile (1: every value).
+
+    `packed` is a sequential index of which it enumerates the stored slots, together with the index before it.
+    """
 
     axis: str
     indices: tuple[tuple[str, int], ...]
     order: str | None
     span: Span = field(repr=False, eq=False)
+    packed: str | None = None
+
+    @property
+    def loops(self) -> tuple[GridLoop, ...]:
+        found: list[GridLoop] = []
+        for index, tile in self.indices:
+            within = found.pop().index if index == self.packed else None
+            found.append(GridLoop(index, tile, within))
+        return tuple(found)
 
 
 @frozen

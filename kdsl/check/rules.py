@@ -150,7 +150,9 @@ def _axes(axes: tuple[n.Axis, ...], env) -> tuple[tuple[str, int], ...]:
 
 
 def _grid(line: n.GridLine, env) -> GridAxis:
-    return GridAxis(line.axis.text, _axes(line.axes, env), line.order.text if line.order else None, line.span)
+    packed = next((axis.index.text for axis in line.axes if axis.packed), None)
+    order = line.order.text if line.order else None
+    return GridAxis(line.axis.text, _axes(line.axes, env), order, line.span, packed)
 
 
 def _role(line: n.Role, env) -> Role:

@@ -195,10 +195,11 @@ def grid_extents(setting: Setting, kernel: Kernel) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for axis in kernel.grid:
         total: int | None = 1
-        for name, by in axis.indices:
+        for loop in axis.loops:
             try:
-                extent = launched(setting, setting.operator.indices[name])
-                total = None if total is None else total * -(-extent // max(by, 1))
+                index = setting.operator.indices[loop.index]
+                extent = evaluate(index.slots, setting.env) if loop.within else launched(setting, index)
+                total = None if total is None else total * -(-extent // max(loop.tile, 1))
             except (Undecided, NotStatic):
                 total = None
         found[axis.axis] = total

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from kdsl.bundle import manifest as m
 from kdsl.bundle.machine import Machine
-from kdsl.check.model import DTYPE_BYTES
+from kdsl.check.model import DTYPE_BYTES, GridLoop
 from kdsl.driver.requirements import requirements
 from kdsl.driver.versions import compilers_of, versions
 from kdsl.lower.lowering import Lowering
@@ -107,7 +107,7 @@ PACKERS = {
 
 def grid_blocks(plan: Plan, kernel: KernelPlan) -> dict[str, str]:
     """Blocks along each axis, as expressions of sizes."""
-    axes = {axis: " * ".join(axis_extent(plan, i, tile) for i, tile in indices) for axis, indices in kernel.grid}
+    axes = {axis: " * ".join(loop_extent(plan, loop) for loop in loops) for axis, loops in kernel.grid}
     return {axis: axes.get(axis, "1") for axis in ("x", "y", "z")}
 
 
@@ -126,14 +126,17 @@ def argument(a: Argument) -> m.Argument:
 
 def grid_tasks(plan: Plan, kernel: KernelPlan) -> str:
     """How many tasks the grid has, as an expression of sizes."""
-    return " * ".join(axis_extent(plan, index, tile) for _, indices in kernel.grid for index, tile in indices) or "1"
+    return " * ".join(loop_extent(plan, loop) for _, loops in kernel.grid for loop in loops) or "1"
 
 
-def axis_extent(plan: Plan, index: str, tile: int) -> str:
-    """How many values of an index a grid enumerates, as an expression of sizes."""
-    declared = plan.operator.indices[index]
+def loop_extent(plan: Plan, loop: GridLoop) -> str:
+    """How many values, tiles or slots of an index a grid enumerates, as an expression of sizes."""
+    declared = plan.operator.indices[loop.index]
+    if loop.within is not None:  # no slot where the index that shares them has no value
+        values = expression(plan.operator.indices[loop.within].extent, plan)
+        return f"({expression(declared.slots, plan)}) * min({values}, 1)"
     extent = f"({expression(declared.most or declared.extent, plan)})"
-    return f"({extent} / {tile})" if tile > 1 else extent
+    return f"({extent} / {loop.tile})" if loop.tile > 1 else extent
 
 
 def used_dtypes(lowering: Lowering) -> dict[str, str]:

@@ -49,8 +49,7 @@ def picture(plan: Plan) -> str:
 
 def _kernel_picture(plan: Plan, kernel: KernelPlan) -> list[str]:
     grid = "; ".join(
-        f"{axis} over {', '.join(i if tile == 1 else f'{i} by {tile}' for i, tile in indices)}"
-        for axis, indices in kernel.grid
+        f"{axis} over {', '.join(loop.text for loop in loops)}" for axis, loops in kernel.grid
     )
     width = 78
     body = [f"kernel {kernel.name}   grid {grid}"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from kdsl.check.model import Carry, Graph, Operator, Read, RulePoint, Specialization, Stage
+from kdsl.check.model import Carry, Graph, GridLoop, Operator, Read, RulePoint, Specialization, Stage
 from kdsl.plan.layout import required_layouts, transposing_options
 from kdsl.plan.steps import Step
 from kdsl.source.span import Span
@@ -144,14 +144,14 @@ class Decision:
 class KernelPlan:
     """One kernel: a grid of tasks, inside it at most one sequential index with a body, stages before and after.
 
-    `grid` lists the launch axes with the indices they enumerate, each with its tile. `threads` is the shape of a
-    block, lanes first; empty on a CPU. `guarded` is a sequential index that the grid enumerates up to its bound:
-    blocks beyond its extent do nothing.
+    `grid` lists the launch axes with the loops they enumerate. `threads` is the shape of a block, lanes first; empty
+    on a CPU. `guarded` is a sequential index that the grid enumerates up to its bound, or by its slots: blocks beyond
+    its extent do nothing.
     """
 
     name: str
     parts: tuple[str, ...]
-    grid: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    grid: tuple[tuple[str, tuple[GridLoop, ...]], ...]
     sequential: str | None
     carries: tuple[Carry, ...]
     tensors: Mapping[str, Tensor]
@@ -190,17 +190,13 @@ class KernelPlan:
 
     @property
     def grid_loops(self) -> tuple[str, ...]:
-        """Names of the grid's loops, outermost first; an index dealt in tiles gives `e.tile`."""
-        return tuple(grid_loop(index, tile) for _, indices in self.grid for index, tile in indices)
+        """Names of the grid's loops, outermost first."""
+        return tuple(loop.name for _, loops in self.grid for loop in loops)
 
     @property
     def tiles(self) -> dict[str, int]:
         """Indices that the grid deals in tiles."""
-        return {index: tile for _, indices in self.grid for index, tile in indices if tile > 1}
-
-
-def grid_loop(index: str, tile: int) -> str:
-    return f"{index}.tile" if tile > 1 else index
+        return {loop.index: loop.tile for _, loops in self.grid for loop in loops if loop.tile > 1}
 
 
 @frozen

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from kdsl.check.model import Graph, Kernel, Operator, Target
+from kdsl.check.model import Graph, GridLoop, Kernel, Operator, Target
 from kdsl.plan.model import Tensor
 from kdsl.plan.refusal import PlanRefused
 
@@ -26,8 +26,8 @@ class KernelRequest:
     layouts: Mapping[str, str]  # what the rule claims of the ports' strides
 
     @property
-    def grid(self) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-        return tuple((axis.axis, axis.indices) for axis in self.kernel.grid)
+    def grid(self) -> tuple[tuple[str, tuple[GridLoop, ...]], ...]:
+        return tuple((axis.axis, axis.loops) for axis in self.kernel.grid)
 
     @property
     def gridded(self) -> set[str]:

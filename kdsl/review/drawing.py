@@ -105,9 +105,8 @@ def block_text(kernel: KernelPlan) -> str:
 
 
 def grid_lines(kernel: KernelPlan) -> Iterator[str]:
-    for axis, indices in kernel.grid:
-        dealt = ", ".join(index if tile == 1 else f"{index} by {tile}" for index, tile in indices)
-        yield f"{axis} = {dealt}"
+    for axis, loops in kernel.grid:
+        yield f"{axis} = {', '.join(loop.text for loop in loops)}"
 
 
 def ordered(kernel: KernelPlan) -> Iterator[tuple[PlannedStage, int]]:

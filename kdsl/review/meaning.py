@@ -59,7 +59,7 @@ def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     name = kernel.name
     yield Line(name, "computes", ", ".join(kernel.parts))
     for axis in kernel.grid:
-        dealt = ", ".join(index if tile == 1 else f"{index} by {tile}" for index, tile in axis.indices)
+        dealt = ", ".join(loop.text for loop in axis.loops)
         yield Line(f"{name} grid", axis.axis, f": {dealt}{f' order {axis.order}' if axis.order else ''}")
     for role in kernel.roles.values():
         over = "".join(f" over {index} by {step}" for index, step in role.over)

@@ -170,6 +170,11 @@ class Build:
     def axis(self, span, c):
         return n.Axis(span, self.id(c[0]), c[1])
 
+    grid_axes = axes
+
+    def grid_axis(self, span, c):
+        return n.Axis(span, self.id(c[0]), c[1], c[2] is not None)
+
     def grid_line(self, span, c):
         return n.GridLine(span, self.id(c[0]), c[1], self.id(c[2]) if c[2] is not None else None)
 

@@ -445,6 +445,7 @@ class Instruction(Node):
 class Axis(Node):
     index: Id
     by: Expr | None
+    packed: bool = False  # of a grid: only the slots that the index is stored in
 
 
 @frozen

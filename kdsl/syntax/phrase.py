@@ -155,7 +155,9 @@ def predicate(node: n.Predicate) -> str:
 
 
 def axes(items: tuple[n.Axis, ...]) -> str:
-    return ", ".join(item.index.text + (f" by {expression(item.by)}" if item.by else "") for item in items)
+    return ", ".join(
+        joined(item.index.text, optional("by", item.by), "packed" if item.packed else "") for item in items
+    )
 
 
 def attribute(node: n.Attribute) -> str:

@@ -71,6 +71,12 @@ def of_run(index: str) -> str:
     return f"{index}.run"
 
 
+def label(argument) -> str | None:
+    """The name of a variable, or of the memory that an index of the task is kept in."""
+    named = argument if isinstance(argument, Var) else getattr(argument, "source", None)
+    return str(named.name) if named is not None else None
+
+
 def as_index(value):
     """An int64 TIR value: addresses outside the kernel's own tensors."""
     if is_number(value):
@@ -220,7 +226,7 @@ class Scope:
 
     def definition(self, definition, arguments: list):
         """The value of a definition; one that only the task decides is computed once, at the task's start."""
-        key = (definition.name, *(argument.name if isinstance(argument, Var) else None for argument in arguments))
+        key = (definition.name, *map(label, arguments))
         of_task = all(any(a is v for v in self.signature.task) for a in arguments)
         if of_task and key in self.signature.bound:
             return self.signature.bound[key]
@@ -238,13 +244,20 @@ class Scope:
         and a condition would split every loop it stands in, so they are kept in an element of memory, which ends up
         in a register.
         """
-        if (isinstance(value, Cast) and str(value.value.ty.dtype) == "int32") or not reads_memory(value):
+        quotient = isinstance(value, Cast) and str(value.value.ty.dtype) == "int32"
+        if quotient or not reads_memory(value) or self.reads_held(value):
             statement, loaded = self.signature.hold(name, value)
             self.signature.bindings.append(statement)
             return loaded
         variable = Var(name, str(value.ty.dtype))
         self.signature.bindings.append(Bind(variable, value))
         return variable
+
+    def reads_held(self, value) -> bool:
+        """Whether a value reads what the task keeps in memory of its own: TVM has no variables of such values."""
+        sources: list = []
+        structural_walk(value, lambda node: sources.append(node.source) if type(node).__name__ == LOAD else None)
+        return any(source.same_as(held) for source in sources for held in self.signature.held)
 
     def _extreme(self, function: str, arguments):
         convert = as_float if any(is_float(a) for a in arguments) else as_index
@@ -317,7 +330,9 @@ class Scope:
         """The position of the tensors of a step in their workspaces: its slot, and the parallel indices in it."""
         place = None
         for index in workspace_axes(self.signature.plan, steps):
-            at = as_index(self.indices[index.name] if index.slot is None else self.value(index.slot))
+            at = self.signature.slots.get(index.name)
+            if at is None:
+                at = as_index(self.indices[index.name] if index.slot is None else self.value(index.slot))
             extent = self.signature.extent(index.slots or index.extent)
             place = at if place is None else place * as_index(extent) + at
         return place

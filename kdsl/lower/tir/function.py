@@ -51,6 +51,7 @@ class Signature:
     bound: dict[tuple, object] = field(factory=dict)  # definitions already computed for the task
     bindings: list = field(factory=list)  # statements that compute them
     held: list = field(factory=list)  # and memory that some are kept in
+    slots: dict[str, object] = field(factory=dict)  # of sequential indices whose slots the grid enumerates
 
     def size(self, name: str):
         """A constant where the specialization fixes it, else an int64 argument."""

@@ -16,10 +16,12 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 from kdsl.check.graph import strip
+from kdsl.check.model import GridLoop
 from kdsl.lower.intrinsics.warpgroup import FENCE, FENCE_SOURCE
 from kdsl.lower.swizzle import attributes
 from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number, of_run
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
+from kdsl.lower.tir.packed import slot_count, unpacked
 from kdsl.lower.tvm import (
     AttrStmt,
     Bind,
@@ -39,7 +41,7 @@ from kdsl.lower.tvm import (
     op,
     tirx,
 )
-from kdsl.plan.model import KernelPlan, Plan, PlannedStage, grid_loop
+from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
 KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
@@ -101,13 +103,15 @@ class KernelBuilder:
 
     def grid_sblock(self):
         loops, variables = [], []
-        for index, tile in (pair for _, indices in self.kernel.grid for pair in indices):
-            extent = self.grid_extent(index, tile)
-            loop, variable = Var(grid_loop(index, tile), "int64"), Var(f"v_{index}", "int64")
+        for dealt in (dealt for _, axis in self.kernel.grid for dealt in axis):
+            index, extent = dealt.index, self.grid_extent(dealt)
+            loop, variable = Var(dealt.name, "int64"), Var(f"v_{'slot' if dealt.within else index}", "int64")
             loops.append((loop, extent))
             variables.append(IterVar(Range.from_min_extent(0, extent), variable, DATA_PARALLEL))
-            if tile > 1:
-                self.offsets[index] = variable * tile
+            if dealt.within is not None:
+                self.outer |= unpacked(Scope(self.signature, self.buffers, {}), dealt, variable)
+            elif dealt.tile > 1:
+                self.offsets[index] = variable * dealt.tile
             else:
                 self.outer[index] = variable
                 self.signature.task.append(variable)
@@ -130,15 +134,19 @@ class KernelBuilder:
             return sequence([*self.signature.bindings, body])
         index, extent = self.outer[name], self.extent(name)
         if self.plan.target.family == "cuda":
-            leave = tirx.IfThenElse(index >= extent, Evaluate(op.thread_return()), None)
+            outside = [index >= extent] if name not in self.signature.slots else [index < 0, index >= extent]
+            leave = tirx.IfThenElse(tirx.any(*outside), Evaluate(op.thread_return()), None)
             return sequence([*self.signature.bindings, leave, body])
-        return sequence([*self.signature.bindings, tirx.IfThenElse(index < extent, body, None)])
+        inside = [index < extent] if name not in self.signature.slots else [index >= 0, index < extent]
+        return sequence([*self.signature.bindings, tirx.IfThenElse(tirx.all(*inside), body, None)])
 
-    def grid_extent(self, index: str, tile: int):
-        """How many values of an index the grid enumerates: of a sequential one, up to its bound."""
-        declared = self.plan.operator.indices[index]
-        extent = Scope(self.signature, self.buffers, {}).value(declared.most or declared.extent)
-        return as_index(extent // tile if is_number(extent) else extent)
+    def grid_extent(self, loop: GridLoop):
+        """How many values of an index the grid enumerates: of a sequential one, up to its bound, or its slots."""
+        declared, scope = self.plan.operator.indices[loop.index], Scope(self.signature, self.buffers, {})
+        if loop.within is not None:
+            return slot_count(scope, loop)
+        extent = scope.value(declared.most or declared.extent)
+        return as_index(extent // loop.tile if is_number(extent) else extent)
 
     def step_loop(self, prologue):
         """The steps, after what starts the carried tensors; fetches of the first steps are under way before it."""

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from kdsl.check.model import Kernel
 from kdsl.plan import steps as s
-from kdsl.plan.model import Decision, PlannedStage, grid_loop
+from kdsl.plan.model import Decision, PlannedStage
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 
@@ -26,11 +26,11 @@ class Nest:
 def grid_steps(kernel: Kernel) -> Iterator[s.Step]:
     """Every launch axis of a CPU kernel is one: tasks that threads take in any order."""
     for axis in kernel.grid:
-        indices = tuple(grid_loop(index, tile) for index, tile in axis.indices)
-        name = indices[0]
-        if len(indices) > 1:
+        loops = tuple(loop.name for loop in axis.loops)
+        name = loops[0]
+        if len(loops) > 1:
             name = axis.axis
-            yield s.Fuse(kernel.name, axis.span, f"grid {axis.axis}", indices, name)
+            yield s.Fuse(kernel.name, axis.span, f"grid {axis.axis}", loops, name)
         yield s.Parallel(kernel.name, axis.span, f"grid {axis.axis}", name)
 
 

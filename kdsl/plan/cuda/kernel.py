@@ -347,7 +347,7 @@ class _Steps:
 
     def grid(self) -> Iterator[s.Step]:
         for axis in self.kernel.grid:
-            names = tuple(f"{i}.tile" if tile > 1 else i for i, tile in axis.indices)
+            names = tuple(loop.name for loop in axis.loops)
             name = names[0]
             if len(names) > 1:
                 name = axis.axis
