@@ -2,7 +2,8 @@
 
 A verdict holds for the calls that were tried. A program that does something else from 200 tokens on would pass calls of
 40, and so would a ring of three slots that is wrong once it is full: so every such constant asks for a call that goes
-past it. Sizes are followed through the variables that are computed from them and the loops that they bound.
+past it. Sizes are followed through the variables and the memory that hold what is computed from them, and through the
+loops that they bound.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def magnitude(e) -> int:
     if k == "IntImm":
         return abs(int(e.value))
     if k == "Cast":
-        return magnitude(e.value)
+        inside = saturated(e)
+        return magnitude(e.value if inside is None else inside)
     if k == "Mul":
         a, b = magnitude(e.a), magnitude(e.b)
         return max(a, 1) * max(b, 1) if a or b else 0
@@ -64,9 +66,18 @@ def magnitude(e) -> int:
     return 0
 
 
+def saturated(e):
+    """The x of `x` brought into the positive half of int32, which tells apart only what no call reaches; else None."""
+    if m.kind(e) != "Cast" or m.kind(e.value) != "Min" or m.kind(e.value.a) != "Max":
+        return None
+    low, high = e.value.a.b, e.value.b
+    limits = m.kind(low) == m.kind(high) == "IntImm" and (int(low.value), int(high.value)) == (0, LIMIT)
+    return e.value.a.a if limits and str(m.dtype_of(e)) == "int32" else None
+
+
 @define
 class _Walk:
-    sizes: dict[int, Sizes]  # of variables, by identity
+    sizes: dict[int, Sizes]  # of variables and of memory that numbers are kept in, by identity
     lengths: set[int]  # buffers of lengths, by identity
     found: dict[Threshold, None] = field(factory=dict)
 
@@ -74,6 +85,11 @@ class _Walk:
         k = m.kind(node)
         if k == "Bind":
             self.sizes[hash(node.var)] = self.of(node.value)
+        elif k == "While":
+            self.visit(node.body)  # what a turn of the loop leaves is there in the next one
+        elif k == "BufferStore" and not m.is_float(node.buffer.dtype):
+            kept = hash(node.buffer)
+            self.sizes[kept] = merged((self.sizes.get(kept, {}), self.of(node.value)))
         elif k == "For":
             self.sizes[hash(node.loop_var)] = merged((self.of(node.min), self.of(node.extent)))
         elif k == "AttrStmt" and node.attr_key == "thread_extent":
@@ -85,8 +101,9 @@ class _Walk:
             self.tell(self.of(node.a), magnitude(node.b), node)
         elif k in ORDERED:
             self.tell(merged((self.of(node.a), self.of(node.b))), magnitude(node.a) + magnitude(node.b), node)
-        for part in PARTS:
-            self.inside(getattr(node, part, None))
+        inside = saturated(node)
+        for part in (inside,) if inside is not None else (getattr(node, name, None) for name in PARTS):
+            self.inside(part)
 
     def inside(self, part) -> None:
         if m.kind(part) == "Array":
@@ -105,7 +122,7 @@ class _Walk:
         if k == "Var":
             return self.sizes.get(hash(e), {})
         if k in ("TensorLoad", "BufferLoad"):
-            return {"T": Fraction(1)} if hash(e.source) in self.lengths else {}
+            return {"T": Fraction(1)} if hash(e.source) in self.lengths else self.sizes.get(hash(e.source), {})
         parts = [getattr(e, name) for name in OPERANDS if hasattr(getattr(e, name, None), "ty")]
         parts += [x for x in e.args if hasattr(x, "ty")] if k == "Call" else []
         found = merged(map(self.of, parts))
