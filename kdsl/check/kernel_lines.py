@@ -11,6 +11,7 @@ from kdsl.check.findings import Findings, a, duplicate, unknown_name, warning, w
 from kdsl.check.infer import expect_bool, expect_int
 from kdsl.check.model import DTYPE_BYTES, names_in
 from kdsl.check.operators import block
+from kdsl.check.packing import refused_packing
 from kdsl.check.rule_lines import RuleNames, expanded
 from kdsl.check.scope import Scope
 from kdsl.check.types import BYTES, PLAIN
@@ -134,6 +135,11 @@ class _Kernel:
                 )
                 good = False
                 break
+        for position, axis in enumerate(line.axes):
+            refusal = refused_packing(self.rule.operator, line, position) if good and axis.packed else None
+            if refusal is not None:
+                self.findings.add(refusal)
+                good = False
         if line.order is not None and line.order.text not in ORDERS:
             self.findings.add(unknown_name("launch order", line.order.text, line.order.span, ORDERS))
             good = False

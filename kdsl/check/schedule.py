@@ -115,6 +115,8 @@ def _cut(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
 
 def _bounded(point: Point, kernel: KernelAtPoint, axis: n.Axis) -> None:
     """A launch has a size: the extent of the index, or its bound, must be known from sizes alone."""
+    if axis.packed:
+        return  # as many blocks as there are slots
     index = point.rule.operator.indices[axis.index.text]
     expr = index.most if index.most is not None else index.extent
     if any(isinstance(x, n.Call) and x.function.text in point.rule.operator.definitions for x in walk(expr)):

@@ -145,8 +145,8 @@ class KernelPlan:
     """One kernel: a grid of tasks, inside it at most one sequential index with a body, stages before and after.
 
     `grid` lists the launch axes with the loops they enumerate. `threads` is the shape of a block, lanes first; empty
-    on a CPU. `guarded` is a sequential index that the grid enumerates up to its bound, or by its slots: blocks beyond
-    its extent do nothing.
+    on a CPU. `guarded` are sequential indices that the grid enumerates up to their bounds, or by their slots: blocks
+    beyond an extent do nothing.
     """
 
     name: str
@@ -165,8 +165,8 @@ class KernelPlan:
     copies: tuple[PlannedStage, ...] = ()  # what a step fetches, `ring - 1` steps ahead
     ahead: tuple[tuple[PlannedStage, ...], ...] = ()  # the same for each of the first `ring - 1` steps, before the loop
     threads: tuple[int, ...] = ()
-    guarded: str | None = None
-    run: str | None = None  # `guarded`, where it deals out runs of the steps: a task steps through its own run
+    guarded: tuple[str, ...] = ()
+    run: str | None = None  # one of `guarded`, if it deals out runs of the steps: a task steps through its own run
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
     described: bool = False  # Tensor Cores read what is fetched through descriptors, so copies need a fence
     settled: bool = False  # in every step a barrier stands after the last use of what is fetched

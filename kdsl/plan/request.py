@@ -46,17 +46,16 @@ class KernelRequest:
         return self.operator.steps if self.operator.steps not in self.gridded else None
 
     @property
-    def guarded(self) -> str | None:
-        """A sequential index that the grid enumerates."""
-        indices = self.operator.indices
-        return next((name for name in indices if name in self.gridded and indices[name].mode == "sequential"), None)
+    def guarded(self) -> tuple[str, ...]:
+        """Sequential indices that the grid enumerates."""
+        return tuple(name for name in self.operator.indices
+                     if name in self.gridded and self.operator.indices[name].mode == "sequential")  # fmt: skip
 
     @property
     def run(self) -> str | None:
         """The index in the grid whose values are the runs that a task steps through."""
-        name = self.guarded
-        cuts = self.operator.indices[name].cuts if name is not None else None
-        return name if cuts is not None and cuts == self.sequential else None
+        cut = ((name, self.operator.indices[name].cuts) for name in self.guarded)
+        return next((name for name, cuts in cut if cuts is not None and cuts == self.sequential), None)
 
     def refuse_undealt(self) -> None:
         """Every parallel index is the grid's, one by one: nothing inside a kernel enumerates it. Nor the runs in which

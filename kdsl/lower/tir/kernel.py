@@ -129,16 +129,15 @@ class KernelBuilder:
 
         On a GPU they return: TVM puts no barrier inside a condition, though this one is the same for all threads.
         """
-        name = self.kernel.guarded
-        if name is None:
+        outside = [self.outer[name] >= self.extent(name) for name in self.kernel.guarded]
+        outside += [self.outer[name] < 0 for name in self.signature.slots]  # before the first slot of all
+        if not outside:
             return sequence([*self.signature.bindings, body])
-        index, extent = self.outer[name], self.extent(name)
         if self.plan.target.family == "cuda":
-            outside = [index >= extent] if name not in self.signature.slots else [index < 0, index >= extent]
             leave = tirx.IfThenElse(tirx.any(*outside), Evaluate(op.thread_return()), None)
             return sequence([*self.signature.bindings, leave, body])
-        inside = [index < extent] if name not in self.signature.slots else [index >= 0, index < extent]
-        return sequence([*self.signature.bindings, tirx.IfThenElse(tirx.all(*inside), body, None)])
+        inside = tirx.Not(tirx.any(*outside))
+        return sequence([*self.signature.bindings, tirx.IfThenElse(inside, body, None)])
 
     def grid_extent(self, loop: GridLoop):
         """How many values of an index the grid enumerates: of a sequential one, up to its bound, or its slots."""
@@ -216,7 +215,7 @@ class KernelBuilder:
     @property
     def step_index(self) -> str | None:
         """The sequential index whose values are the task's steps, or whose one value is its only step."""
-        return self.kernel.sequential or self.kernel.guarded
+        return self.kernel.sequential or next(iter(self.kernel.guarded), None)
 
     def stored_for(self) -> set[str | None]:
         """The indices for whose steps the kernel's tensors lie in workspaces."""
