@@ -157,9 +157,10 @@ def is_device(func) -> bool:
 
 
 def shared_bytes(statement) -> int:
-    """Bytes of dynamic shared memory, after TVM has merged the allocations."""
+    """Bytes of dynamic shared memory, after TVM has merged the allocations: of bytes, unless there is but one."""
     if isinstance(statement, AllocBuffer) and statement.buffer.scope() == "shared.dyn":
-        return math.prod(int(extent) for extent in statement.buffer.shape)
+        bits = int(re.search(r"\d+$", str(statement.buffer.dtype)).group())
+        return math.prod(int(extent) for extent in statement.buffer.shape) * bits // 8
     parts = getattr(statement, "seq", None) or [getattr(statement, "body", None)]
     return sum(shared_bytes(part) for part in parts if part is not None)
 
