@@ -73,6 +73,7 @@ def of_run(index: str) -> str:
 
 def label(argument) -> str | None:
     """The name of a variable, or of the memory that an index of the task is kept in."""
+    argument = argument.value if isinstance(argument, Cast) else argument
     named = argument if isinstance(argument, Var) else getattr(argument, "source", None)
     return str(named.name) if named is not None else None
 

@@ -28,20 +28,21 @@ def unpacked(scope: Scope, loop: GridLoop, slot) -> dict[str, object]:
     """
     signature = scope.signature
     values = scope.value(signature.plan.operator.indices[loop.within].extent)
-    begin, low = signature.hold(f"v_{loop.within}", constant(0, "int64"))
-    end, high = signature.hold(f"{loop.within}_high", as_index(values))
-    middle = Var(f"{loop.within}_middle", "int64")
+    begin, low = signature.hold(f"v_{loop.within}", constant(0, "int32"))  # sizes and launch axes fit in 32 bits
+    end, high = signature.hold(f"{loop.within}_high", as_index(values).astype("int32"))
+    middle = Var(f"{loop.within}_middle", "int32")
     halve = SeqStmt([
         Bind(middle, low + (high - low) // 2),
-        tirx.IfThenElse(first_slot(scope, loop, middle) <= slot, stored(low, middle), stored(high, middle)),
+        tirx.IfThenElse(first_slot(scope, loop, as_index(middle)) <= slot, stored(low, middle), stored(high, middle)),
     ])  # fmt: skip
-    signature.bindings += [begin, end, tirx.While(high - low > constant(1, "int64"), halve)]
-    signature.task.append(low)
-    statement, step = signature.hold(f"v_{loop.index}", slot - first_slot(scope, loop, low))
+    signature.bindings += [begin, end, tirx.While(high - low > constant(1, "int32"), halve)]
+    outer = as_index(low)
+    signature.task.append(outer)
+    statement, step = signature.hold(f"v_{loop.index}", slot - first_slot(scope, loop, outer))
     signature.bindings.append(statement)
     signature.task.append(step)
     signature.slots[loop.index] = slot
-    return {loop.within: low, loop.index: step}
+    return {loop.within: outer, loop.index: step}
 
 
 def first_slot(scope: Scope, loop: GridLoop, outer):
