@@ -32,7 +32,7 @@ def refused_packing(operator: Operator, line: n.GridLine, position: int) -> Diag
     sharing = [name for name in names_in(index.slot)
                if name in operator.indices and operator.indices[name].mode == "parallel"]  # fmt: skip
     if len(sharing) != 1:
-        found = f"its slots are those of {listed(f'`{name}`' for name in sharing)}" if sharing else "it has its slots alone"
+        found = f"they are those of {listed(f'`{name}`' for name in sharing)}" if sharing else "they are its own"
         return refusal.of(found, "one parallel index in the slot", f"write `{index.name}`", index.slot.span)
     if not _counts(index.slot, index.name, operator):
         return refusal.of(

@@ -60,7 +60,7 @@ def test_rows_that_no_warp_holds(tmp_path, change, said):
 
 
 def test_results_that_several_blocks_would_write(tmp_path):
-    found = refused(tmp_path, ("grid { x : c; y : h; z : n }", "grid { x : e; y : h; z : n }"))
+    found = refused(tmp_path, ("grid { x : n, c packed; y : h }", "grid { x : e; y : h; z : n }"))
     assert found.code == "D357" and "every block along `e`" in found.message
 
 
