@@ -15,8 +15,11 @@ from attrs import evolve, frozen
 
 from kdsl.driver.emulation import LoweredProgram
 from kdsl.emulate import calls
-from kdsl.emulate.program import Bound, try_program
+from kdsl.emulate.program import Bound, try_program, values
+from kdsl.emulate.run import emulate
 from kdsl.lower.lowering import Lowering
+from kdsl.validate.acceptance import acceptance
+from kdsl.validate.call import reference
 from tests.mutation.barriers import keeps_nothing_apart
 
 from ..workshop import plan, shipped
@@ -63,6 +66,8 @@ def drawn(made: LoweredProgram, seed: int, lengths=SEVERAL, strided: bool = Fals
     ("mma_few_heads", {"gate": "bounded", **ON}, {"lengths": (300, 0, 1, 37)}),
     ("mma_few_heads", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
     ("mma_few_heads", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
+    ("mma_bounded", {"gate": "bounded", **ON}, {"lengths": (0, 0, *range(1, 18), 0), "H": 1}),
+    ("mma_bounded", {"gate": "bounded", **ON}, {"lengths": None, "B": 3, "T": 21, "H": 1}),
     ("mma_any_gate", {"gate": "softplus", **ON}, {}),
     ("mma_any_gate", {"gate": "precomputed", "state_v_first": True, **F16}, {"HV": 4, "strided": True}),
     ("lane_columns", {"gate": "bounded", **ON}, {"N": 4, "T": 3}),
@@ -73,6 +78,31 @@ def test_a_shipped_rule_computes_its_operator(rule, settings, call):
     made = program(rule, **settings)
     trial = try_program(made, drawn(made, 11, **call), target=TARGET, seed=5)
     assert trial.verdict == "pass", trial.explain()
+
+
+def with_lengths_from(call, cu_seqlens):
+    return {**call, "cu_seqlens": np.array(cu_seqlens, np.int64)}
+
+
+@pytest.mark.parametrize(("rule", "gate"), [("mma_bounded", "bounded"), ("mma_any_gate", "softplus")])
+def test_boundaries_beyond_the_tokens_are_brought_into_range(rule, gate):
+    made = program(rule, gate=gate, **ON)
+    call = drawn(made, 13, (20, 0, 17), H=1)
+    bound = made.bind(with_lengths_from(call, (-(2**40), 20, 20, 2**40)))
+    seen = emulate(bound.launches, target=TARGET, seed=4)
+    assert seen.verdict == "pass", seen.explain()
+    result = acceptance(values(bound.o), values(bound.state), *reference(call))
+    assert result.accepted, result.explain()
+
+
+@pytest.mark.parametrize("cu_seqlens", [(5, 30, 10, 37), (37, 0, 37, 0), (2**62, -(2**62), 9, 37)], ids=str)
+def test_boundaries_that_make_no_sense_touch_nothing_outside(cu_seqlens):
+    """Which tokens they name is nobody's business; the public function does not let them come this far."""
+    made = program("mma_bounded", gate="bounded", **ON)
+    bound = made.bind(with_lengths_from(drawn(made, 14, (20, 0, 17), H=1), cu_seqlens))
+    seen = emulate(bound.launches, target=TARGET, seed=4)
+    assert seen.refusal is None
+    assert {found.kind for found in seen.findings} <= {"unwritten", "uninitialised", "race"}, seen.explain()
 
 
 def test_every_cuda_rule_is_tried():
