@@ -205,6 +205,9 @@ class Hover:
             yield {"parallel": "a loop around the graph, in any order: a grid may enumerate it",
                    "sequential": "a loop around the graph, in order: a carried tensor goes from step to step",
                    "local": "an axis of the graph's tensors"}[index.mode]  # fmt: skip
+            if index.slot is not None:
+                slots = f"`{expression(index.slot)}` of `{expression(index.slots)}`"
+                yield f"stored at {slots}: a grid enumerates the slots with `{symbol.name} packed`"
 
     def definition(self, symbol: Symbol):
         operator = self.owner(symbol)

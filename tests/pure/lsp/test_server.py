@@ -93,6 +93,7 @@ def test_a_hover_tells_banks_and_what_is_open(tmp_path):
         tensor = await said("    k_de|cayed    ")
         assert "| shared | 16 x 128 bf16 ring 2 | 8192 | ldmatrix takes 8 wavefronts where 1 is ideal |" in tensor
         assert "ldmatrix free of conflicts" in await said("    q_decayed, k_re|stored")
+        assert "stored at `slot(n, c)` of" in await said("x : n, |c packed")
         spills = await said("spi|lls == 0")
         assert "open at every choose point" in spills and "`kdsl lower` reads it from the binary" in spills
 
