@@ -274,20 +274,20 @@ class GridLoop:
 class GridAxis:
     """One launch axis: the indices it enumerates, outermost first, each with a tile (1: every value).
 
-    `packed` is a sequential index of which it enumerates the stored slots, together with the index before it.
+    `packed` are sequential indices of which it enumerates the stored slots, each together with the index before it.
     """
 
     axis: str
     indices: tuple[tuple[str, int], ...]
     order: str | None
     span: Span = field(repr=False, eq=False)
-    packed: str | None = None
+    packed: tuple[str, ...] = ()
 
     @property
     def loops(self) -> tuple[GridLoop, ...]:
         found: list[GridLoop] = []
         for index, tile in self.indices:
-            within = found.pop().index if index == self.packed else None
+            within = found.pop().index if index in self.packed else None
             found.append(GridLoop(index, tile, within))
         return tuple(found)
 

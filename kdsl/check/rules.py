@@ -150,7 +150,7 @@ def _axes(axes: tuple[n.Axis, ...], env) -> tuple[tuple[str, int], ...]:
 
 
 def _grid(line: n.GridLine, env) -> GridAxis:
-    packed = next((axis.index.text for axis in line.axes if axis.packed), None)
+    packed = tuple(axis.index.text for axis in line.axes if axis.packed)
     order = line.order.text if line.order else None
     return GridAxis(line.axis.text, _axes(line.axes, env), order, line.span, packed)
 

@@ -18,6 +18,8 @@ from kdsl.prove.refusal import NoMeaning, shortened
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREADS = range(5)
 FREE_ORDER = (PARALLEL, VECTORIZED, THREADS)
+INDEX = "v_"  # before the name of an index: of a block's variable, or of memory that a task finds it into
+SLOT = "slot"  # what a task finds indices from, which is none
 STEP = "_step"  # the sblock of one step: what the task holds is traced when a step begins
 REDUCE = 2  # IterVar.CommReduce
 
@@ -122,7 +124,8 @@ class Emitter(ValueText):
             name = self.name(variable.var)
             self.learn(variable.var, found)
             self.put(f"i64 {name} = {text}; (void){name};")
-            self.outer.append((str(variable.var.name).removeprefix("v_"), name))
+            if str(variable.var.name) != SLOT:
+                self.outer.append((str(variable.var.name).removeprefix(INDEX), name))
         for match in block.match_buffers:
             self.windows[hash(match.buffer)] = (
                 match.source.source,
@@ -133,6 +136,8 @@ class Emitter(ValueText):
                 self._trace(buffer, self.outer)
         for buffer in block.alloc_buffers:
             self.allocate(buffer)
+            if str(buffer.name).startswith(INDEX) and not m.is_float(buffer.dtype):
+                self.outer.append((str(buffer.name).removeprefix(INDEX), f"{self.name(buffer)}[0]"))
         held, self.held = self.held, [*self.held, *block.alloc_buffers]
         if block.init is not None:
             self._initial(block)
@@ -140,6 +145,7 @@ class Emitter(ValueText):
         self.held = held
         for buffer in block.alloc_buffers:
             self._trace(buffer, self.outer)
+        for buffer in block.alloc_buffers:
             self.put(f"free({self.name(buffer)});")
             self.made_here.remove(self.name(buffer))
         del self.outer[known:]

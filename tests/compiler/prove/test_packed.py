@@ -52,3 +52,11 @@ def test_lengths_that_a_task_keeps_are_told_apart(grid, tmp_path):
     edit = ("qn[i, d] = qx[i, d] * scale", "qn[i, d] = if length(n) < 100 then qx[i, d] * scale else 0.0")
     proof = proved(tmp_path, grid, edit)
     assert proof.verdict == "rejected" and "past T = 100" in proof.difference.case, proof.found
+
+
+@pytest.mark.parametrize("grid", [EACH, PACKED])
+def test_the_wrong_stage_is_found_in_a_slot(grid, tmp_path):
+    """What a task held is compared by the n and c that it found, not by its slot, which the reference has not."""
+    proof = proved(tmp_path, grid, ("if j < i then b[i] * l_raw", "if j < i then b[j] * l_raw"))
+    assert proof.verdict == "rejected" and proof.difference.stage == "mask_kk", proof.found
+    assert "c = 0, h = 0, n = 0" in proof.difference.place
