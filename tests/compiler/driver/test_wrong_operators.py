@@ -21,7 +21,7 @@ CHUNK = {
     "no diagonal in the mask of the queries": (r"if j <= i then m_raw", "if j < i then m_raw"),
     "the initial state dropped": (r"(s0\[d, e\] = initial_state\[n, h, d, e\]) +where given\(initial_state\)",
                                   r"\1 where N < 0"),
-    "the decay of the state dropped": (r"(gamma\[d\] = )exp\(gl\[d\]\)", r"\g<1>1.0"),
+    "the decay of the state dropped": (r"(gamma\[d\] = )exp2\(gl\[d\]\)", r"\g<1>1.0"),
     "the last token left out": (r"valid\(n, c, i\) = c \* C \+ i < length\(n\)",
                                 "valid(n, c, i) = c * C + i < length(n) - 1"),
     "the scale dropped": (r"(rsqrt\(qq\[i\] \+ 1e-6\)) \* scale", r"\1"),
