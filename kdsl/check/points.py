@@ -16,7 +16,7 @@ from kdsl.check.narrowing import mended_without, narrowed, never_used, span_text
 from kdsl.check.operators import block
 from kdsl.check.rule_lines import RuleNames
 from kdsl.check.rules import form_setting, resolve_kernel
-from kdsl.check.sizes import Sizes
+from kdsl.check.sizes import Sizes, conjuncts
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label, Severity
 from kdsl.source.span import Span
 from kdsl.syntax import nodes as n
@@ -282,7 +282,7 @@ class Walk:
             except (Undecided, NotStatic):
                 return None
         env.update(form)
-        graph = self.memo(self._graphs, tuple(form.items()), lambda: self.rule.graph.under(form))
+        graph = self.memo(self._graphs, self.alternatives(form), lambda: self.rule.graph.under(form))
         sizes = self.memo(
             self._sizes, self.relevant(env), lambda: Sizes.of(self.rule.operator, self.rule.require, env)
         )
@@ -296,11 +296,20 @@ class Walk:
             table[key] = make()
         return table[key]
 
+    def alternatives(self, form: Mapping[str, object]) -> tuple:
+        """What the graph follows from: of the form, all but numbers."""
+        return tuple((name, value) for name, value in form.items() if name in self.rule.operator.forms)
+
     def relevant(self, env: Mapping[str, object]) -> tuple:
-        """The values that requirements and extents depend on."""
+        """The values that the sizes a rule takes and extents depend on: of clauses about sizes that have ends, or that
+        are equal to something. What is said of all others changes no list of values."""
         if 0 not in self._names:
-            mentioned = {name for claim in self.rule.require for name in names_in(claim.predicate)}
-            self._names[0] = tuple(sorted(mentioned | set(self.rule.operator.parameters)))
+            ended = {name for name, s in self.rule.operator.sizes.items() if None not in (s.low, s.high)}
+            parts = [part for claim in self.rule.require for part in conjuncts(claim.predicate)]
+            mentioned = {name for part in parts for name in names_in(part)
+                         if ended & set(names_in(part)) or getattr(part, "operator", "") == "=="}  # fmt: skip
+            shaped = {x for i in self.rule.operator.indices.values() if i.mode == "local" for x in names_in(i.extent)}
+            self._names[0] = tuple(sorted(mentioned | shaped & set(self.rule.operator.parameters)))
         return tuple(env.get(name) for name in self._names[0])
 
     def kernel(self, point: Point, lines: KernelLines) -> None:
@@ -322,7 +331,7 @@ class Walk:
             point.report(Diagnostic("E115", str(kernel), kernel.node.span, label="no value here"))
         elif kernel is not None:
             parts = set(kernel.parts)
-            graph_key = (tuple(point.form.items()), kernel.parts)
+            graph_key = (self.alternatives(point.form), kernel.parts)
             graph = self.memo(self._graphs, graph_key, lambda: _of_parts(point.graph, parts))
             point.kernels.append(KernelAtPoint(lines, kernel, graph))
 

@@ -20,7 +20,7 @@ from kdsl.contract.decide import clause_text, decide_claim, quantity
 from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
 from kdsl.contract.predicates import keyed
 from kdsl.contract.resources import MemoryUse, Setting
-from kdsl.contract.satisfy import search
+from kdsl.contract.satisfy import components, law_conditions, search
 from kdsl.contract.verdict import Fact, Status
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.syntax import nodes as n
@@ -272,14 +272,27 @@ def _form_requirements(point: Point) -> None:
         if case is None or case.requires is None:
             continue
         predicate = case.requires.predicate
-        spoken = {x for c in point.rule.require for x in names_in(c.predicate)} | set(names_in(predicate))
-        key = ("form", id(case), *((x, point.env[x]) for x in sorted(spoken) if x in point.env))
         memo = point.rule.memo
+        if ("of form", id(case)) not in memo:
+            memo["of form", id(case)] = _with_form(point, predicate)
+        conditions, spoken = memo["of form", id(case)]
+        key = ("form", id(case), *((x, point.env[x]) for x in spoken if x in point.env))
         if key not in memo:
-            conditions = [*(Condition(c.predicate) for c in point.rule.require), Condition(predicate, False)]
-            memo[key] = search(operator, conditions, point.env).call
+            memo[key] = None
+            if not search(operator, conditions, point.env).refuted:
+                whole = [*(Condition(c.predicate) for c in point.rule.require), Condition(predicate, False)]
+                memo[key] = search(operator, whole, point.env).call
         if memo[key] is not None:
             _form_needs(point, name, case, memo[key])
+
+
+def _with_form(point: Point, predicate: n.Expr) -> tuple[list[Condition], list[str]]:
+    """What a call must meet that a form cannot compute, as far as it shares a name with what the form requires; and
+    the names that it speaks of."""
+    broken = Condition(predicate, False)
+    all_ = [*(Condition(c.predicate) for c in point.rule.require), broken, *law_conditions(point.rule.operator)]
+    own = next(part for part in components(point.rule.operator, all_) if broken in part)
+    return own, sorted({name for c in own for name in names_in(c.predicate)})
 
 
 def _form_needs(point: Point, name: str, case: n.FormCase, call: Mapping[str, object]) -> None:

@@ -24,7 +24,7 @@ BREAKS = [
     ("next state_next", "next state_nxt", "E101", "did you mean `state_next`?"),
     ("HV % H == 0 ", "HV % H ", "E110", None),
     ("start(n)       = if given", "start(n)       = if length(n) > 0 and given", "E104", None),
-    ("k_undone[j, d] = kn[j, d] * exp2(gc[C / 2", "k_undune[j, d] = kn[j, d] * exp2(gc[C / 2", "E201", None),
+    ("k_undone[j, d] = kn[j, d] * exp(gc[C / 2", "k_undune[j, d] = kn[j, d] * exp(gc[C / 2", "E201", None),
     ("inv, state ", "invv, state ", "E101", "did you mean `inv`?"),
     ("d in K\n", "d in K\n    d in V\n", "E102", None),
     ("of like q strided\n    g ", "of like z strided\n    g ", "E101", None),
