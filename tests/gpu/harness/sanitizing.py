@@ -28,6 +28,7 @@ DONE = "small calls done:"
 FOUND = 86
 LONGEST = 150
 LENGTHS = (1, 0, 16, 33, 64, 5)
+LONG = (2000, 85)
 _SUMMARY = re.compile(r"SUMMARY: (\d+) (?:error|hazard)")
 
 
@@ -99,7 +100,8 @@ def small_calls(device: Device, bundle: Bundle, seed: int) -> int:
         packed = random_call(rng, sum(LENGTHS), lengths=LENGTHS)
         turned = {"initial_state": packed["initial_state"].swapaxes(-1, -2), "state_v_first": True}
         given = precomputed(random_call(rng, 50), -1.0)
-        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given]
+        long = random_call(rng, sum(LONG), lengths=LONG)  # for rules whose few heads have long sequences
+        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given, long]
         run = Runner(device)
     for call in calls:
         try:
