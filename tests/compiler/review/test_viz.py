@@ -42,7 +42,7 @@ def test_lives_of_the_recurrence():
     at = {row.stage: number for number, row in enumerate(recurrence.rows)}
     (frame,) = recurrence.frames
     ring = next(column for column in recurrence.columns if column.tensors[0] == "k_decayed")
-    assert "ring 2" in ring.label and ring.memory == "shared" and at["state_key"] in ring.reads
+    assert "ring 4" in ring.label and ring.memory == "shared" and at["state_key"] in ring.reads
     assert ring.first <= frame.first and ring.last == frame.last  # the next step's copy lies there
     short = next(column for column in recurrence.columns if column.tensors[0] == "sw")
     assert (short.memory, short.first, short.last) == ("registers", at["state_key"], at["residual"])
