@@ -98,11 +98,15 @@ for each in jobs("cuda", {}):
 
 @pytest.mark.parametrize("same", CUDA.values(), ids=[f"{name}: {said}" for name, said in CUDA])
 def test_cuda_rule(same):
-    """On its first target; on others with the same choices the program is the same, and proved by that."""
+    """On its first target; on others the program is the same, and proved by that, or one that the rule asks for."""
     first, *others = [proof_of_job(job, None, None) for job in same]
     assert first.proved and first.bound <= BOUND, first.found
-    assert all(proof.digest == first.digest for proof in others)
-    assert all(proof.proved and proof.recalled for proof in others)
+    seen = {first.digest}
+    for proof in others:
+        assert proof.proved and (proof.recalled or proof.digest not in seen), proof.found
+        seen.add(proof.digest)
+    asks = "if target." in LIBRARY.rules[same[0].subject].declaration.span.text
+    assert len(seen) <= (2 if asks else 1)
 
 
 def test_most_targets_share_their_programs():
