@@ -89,10 +89,11 @@ def test_facts_of_a_stage_are_its_own():
     assert recurrence.uses("mma.sync", "state_key").value is True
     assert recurrence.uses("mma.sync", "residual").value is False
     assert recurrence.uses("cp.async", "state_key").value is False
-    assert set(recurrence.feeding("state_key")) == {"k_decayed_copy", "k_decayed_copy_first"}
+    first = {f"k_decayed_copy_first_{step}" for step in range(3)}  # of a ring of four
+    assert set(recurrence.feeding("state_key")) == {"k_decayed_copy", *first}
 
 
 def test_shipped_rules_decide_every_clause():
-    for rule in ("mma_bounded", "mma_any_gate", "lane_columns"):
+    for rule in ("mma_bounded", "mma_any_gate", "mma_few_heads", "lane_columns"):
         found = verdicts(lowering_of(rule, "sm_90a"))
         assert found and all(v.status is not Status.UNKNOWN for v in found)
