@@ -11,6 +11,8 @@ from .mutant import Edit, Edits, Operator, each, every_of
 FETCH = r"^ *(ptx_cp_async_\w+)\([^\n]*\);$"
 ZERO = re.compile(r"(?:0x0p\+0f(?:/\*\S*\*/)?|0\.0+e\+00f)")
 
+STEP = r"\(\(int\)(?:c|\(c \+ \(int64_t\)\d+\))\)"  # of a ring, in 32 bits
+
 
 def dropped(pattern: str) -> Operator:
     return in_body(each(pattern, ";"))
@@ -109,13 +111,13 @@ STRUCTURE: dict[str, Operator] = {
     "one_lane_less": in_body(one_lane_less),
     "narrow_copy": in_helpers(each(r'"n"\(16\)', '"n"(8)')),
     "slot_ahead": in_body(
-        each(r"\(c % \(int64_t\)\d\)", lambda m: f"({m[0].replace('c %', '(c + (int64_t)1) %')})")
+        each(r"\(\(\(int\)c\) % (\d)\)", r"((((int)c) + 1) % \1)")
     ),
-    "slot_behind": in_body(each(r"\(\(c \+ \(int64_t\)\d+\) % (\(int64_t\)\d)\)", r"(c % \1)")),
+    "slot_behind": in_body(each(r"\(\(\(int\)\(c \+ \(int64_t\)\d+\)\) % (\d)\)", r"(((int)c) % \1)")),
     "ring_modulus": in_body(
         every_of(
-            each(r"% \(int64_t\)(\d)\)", lambda m: str(int(m[1]) + 1), 1),
-            each(r"% \(int64_t\)(\d)\)", lambda m: str(int(m[1]) - 1), 1),
+            each(rf"{STEP} % (\d)\)", lambda m: str(int(m[1]) + 1), 1),
+            each(rf"{STEP} % (\d)\)", lambda m: str(int(m[1]) - 1), 1),
         )
     ),
     "off_by_one": in_body(off_by_one),

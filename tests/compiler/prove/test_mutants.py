@@ -17,6 +17,8 @@ from kdsl.prove.mutants import Mutations, same_numbers
 from kdsl.prove.program import Program
 from kdsl.prove.prover import Subject
 
+from ..workshop import library_of
+
 LIBRARY = load(sorted((data_root() / "rules").rglob("*.kds")))
 OPTIONS = {
     "cpu_split": ({"gate": "bounded", "use_qk_l2norm_in_kernel": True}, {"gate": "precomputed"}),
@@ -85,10 +87,14 @@ def test_every_mutant(rule):
     assert total >= 400
 
 
-def test_a_chunk_too_many_takes_the_workspace_behind_it():
+def test_a_chunk_too_many_takes_the_workspace_behind_it(tmp_path):
     """`length + 15` made `length + 17` where a chunk leaves: for a length of 15 the second chunk has no rows, and its
-    place in the workspace is that of the next sequence."""
-    rules = rule_jobs(LIBRARY, LIBRARY.rules["mma_bounded"], "sm_90a", every_point=False, settings={"gate": "bounded"})
+    place in the workspace is that of the next sequence. Of a packed grid it is nobody's."""
+    text = LIBRARY.rules["mma_bounded"].declaration.span.text
+    counted = text.replace("grid { x : n, c packed; y : h }", "grid { x : c; y : h; z : n }")
+    assert counted != text
+    library = library_of(tmp_path, counted)
+    rules = rule_jobs(library, library.rules["mma_bounded"], "sm_90a", every_point=False, settings={"gate": "bounded"})
     plan = next(rules).plan()
     functions = scheduled_functions(Lowering(plan))
     leaves = "v_c >= T.Div(length + T.int64(16) {} T.int64(1), T.int64(16))"
