@@ -23,12 +23,11 @@ from kdsl.lower.intrinsics import squares, warpgroup
 from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
-from kdsl.lower.swizzle import Swizzle
+from kdsl.lower.swizzle import PIECE, Swizzle
 from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 
 MERGES = "MergeSharedMemoryAllocations"
 SCOPES = ("shared", "shared.dyn")
-ROW_PIECE = 16  # bytes of a row that the Tensor Cores take at once
 POINTERS = 3  # of a product: the accumulator and two operands, before its numbers
 UNKNOWN_TRIPS = 6  # of a loop whose trips a call decides: enough for every step of rings of 2 and 3
 CALLS = ("tirx.cuda.func_call", "tirx.call_extern", "tirx.call_pure_extern")
@@ -256,8 +255,8 @@ class _Walk:
     def described(self, shape: warpgroup.Shape, args, ranges, guards) -> None:
         """(sums, a, b): the rows of a panel of B, 16 bytes of each at a time, as its swizzle exchanges them."""
         buffer, offset = self.pointer(args[2])
-        panel, exchanged = shape.panel, Swizzle(6, shape.swizzle // ROW_PIECE - 1, 3)
-        use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", ROW_PIECE)
+        panel, exchanged = shape.panel, Swizzle(6, shape.swizzle // PIECE - 1, 3)
+        use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", PIECE)
         lanes = np.arange(banks.LANES)
         try:
             rows = evaluate(offset, ranges) + (lanes & 7) * panel + (lanes >> 3) % (panel // 8) * 8

@@ -45,14 +45,20 @@ def device_source(name: str) -> str:
     else:
         lines.append("  const unsigned* a = reinterpret_cast<const unsigned*>(a_);")
     lines += load_fragment("b", stored == "kn", RIGHT_ROWS[stored].format(ld="ldb"), "b" in exchanged)
-    product = MMA.format(ptx=ptx)
-    for c, b in ((0, (0, 1)), (4, (2, 3))):
+    lines += multiply(ptx, "a", "b", (0, 1), (2, 3))
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def multiply(ptx: str, a: str, b: str, *registers: tuple[int, int]) -> list[str]:
+    """The two products of a 16 x 16 tile: `c` and four registers `a`, and of `b` those that hold 8 columns each."""
+    product, lines = MMA.format(ptx=ptx), []
+    for c, (low, high) in zip((0, 4), registers, strict=True):
         lines += [
             f'  asm volatile("{product} {{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"',
             f'    : "+f"(c[{c}]), "+f"(c[{c + 1}]), "+f"(c[{c + 2}]), "+f"(c[{c + 3}])',
-            f'    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[{b[0]}]), "r"(b[{b[1]}]));',
+            f'    : "r"({a}[0]), "r"({a}[1]), "r"({a}[2]), "r"({a}[3]), "r"({b}[{low}]), "r"({b}[{high}]));',
         ]
-    return "\n".join([*lines, "}"]) + "\n"
+    return lines
 
 
 # The row of a 16 x 16 tile that a lane names to ldmatrix.x4, as an offset in elements. Matrices 0 to 3 of the result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kdsl.lower.intrinsics.matrix import DTYPES, LEFT_ROWS, MMA, load_fragment
+from kdsl.lower.intrinsics.matrix import DTYPES, LEFT_ROWS, load_fragment, multiply
 from kdsl.lower.tvm import T, TensorIntrin
 
 PREFIX = "kdsl_squares_"
@@ -19,7 +19,6 @@ def device_source(name: str, dtype: str, depth: int) -> str:
     """CUDA: `x`, 16 rows of `depth` elements in shared memory, `ld` elements apart; lane i adds the sum of row i to
     `sums[i]`."""
     _, ctype, ptx = DTYPES[dtype]
-    product = MMA.format(ptx=ptx)
     lines = [
         f"__device__ __forceinline__ void {name}(float* sums, const {ctype}* x_, int ld) {{",
         "  int lane = threadIdx.x;",
@@ -28,13 +27,8 @@ def device_source(name: str, dtype: str, depth: int) -> str:
         f"  for (int k = 0; k < {depth}; k += {DEPTH}) {{",
         *load_fragment("x", False, f"k + {LEFT_ROWS['mk'].format(ld='ld')}"),
     ]
-    for c, b in ((0, (0, 2)), (4, (1, 3))):  # rows 0 to 7 as columns, then rows 8 to 15
-        lines += [
-            f'  asm volatile("{product} {{%0,%1,%2,%3}}, {{%4,%5,%6,%7}}, {{%8,%9}}, {{%0,%1,%2,%3}};"',
-            f'    : "+f"(c[{c}]), "+f"(c[{c + 1}]), "+f"(c[{c + 2}]), "+f"(c[{c + 3}])',
-            f'    : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[{b[0]}]), "r"(x[{b[1]}]));',
-        ]
     lines += [
+        *multiply(ptx, "x", "x", (0, 2), (1, 3)),  # rows 0 to 7 as columns, then rows 8 to 15
         "  }",
         "  int odd = lane >> 2 & 1;  // of a lane's two elements in a row, the one on the diagonal",
         "  int at = (lane & 7) * 4 + ((lane & 7) >> 1);  // the lane that holds it",

@@ -14,10 +14,10 @@ from attrs import frozen
 
 from kdsl.lower.intrinsics.matrix import DTYPES, mma_place
 from kdsl.lower.tvm import T, TensorIntrin
+from kdsl.plan.cuda.products import DESCRIBED_ROWS, whole_name
 
 PREFIX = "kdsl_wgmma_"
 DEPTH = 16  # of one instruction
-GROUP = 8  # rows of shared memory after which a swizzle repeats
 ITEM = 2  # bytes of an element
 LAYOUT = {32: 3, 64: 2, 128: 1}  # bits 62 and 63 of a descriptor, by the bytes of the swizzle
 FENCE = "kdsl_fence_shared"
@@ -40,7 +40,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        return f"{PREFIX}m64k16_{self.columns}x{self.depth}_{self.dtype}_{self.stored}_sw{self.swizzle}"
+        return whole_name("wgmma.m64k16", self.columns, self.depth, self.dtype, self.stored, self.swizzle)
 
     @property
     def panel(self) -> int:
@@ -68,7 +68,7 @@ class Shape:
         """Of B without its address. Leading: from panel to panel, where the columns run over several; stride: from one
         group of rows to the next."""
         leading = self.rows * self.swizzle if self.stored == "kn" else 16
-        stride = GROUP * self.swizzle
+        stride = DESCRIBED_ROWS * self.swizzle
         return LAYOUT[self.swizzle] << 62 | (stride >> 4) << 32 | (leading >> 4) << 16
 
 

@@ -6,8 +6,8 @@ from attrs import define, field, frozen
 
 from kdsl.check.evaluate import Undecided, evaluate
 from kdsl.check.model import DTYPE_BYTES, names_in
-from kdsl.lower.intrinsics.warpgroup import GROUP
 from kdsl.lower.tvm import BufferLoad, BufferStore, Var, decl_buffer, tirx
+from kdsl.plan.cuda.products import DESCRIBED_ROWS
 from kdsl.plan.model import KernelPlan, Plan, Tensor
 from kdsl.syntax import nodes as n
 
@@ -189,5 +189,5 @@ def local_buffer(tensor: Tensor):
     if tensor.ring > 1:
         shape = (tensor.ring, *shape)
     # a swizzle that the hardware undoes goes by addresses, so its pattern begins where the tensor does
-    aligned = {"data_alignment": GROUP * tensor.swizzle} if tensor.panel else {}
+    aligned = {"data_alignment": DESCRIBED_ROWS * tensor.swizzle} if tensor.panel else {}
     return decl_buffer(shape or (1,), TVM_DTYPE[tensor.dtype], tensor.name, layout=None, **aligned)
