@@ -12,16 +12,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from attrs import evolve
 
 from kdsl.bundle.cache import Cache
 from kdsl.check import check_paths
 from kdsl.check.library import Library
 from kdsl.check.model import Specialization
+from kdsl.contract.verdict import Verdict
 from kdsl.data import data_root
-from kdsl.driver import build, plan_of
+from kdsl.driver import build, plan_of, rehearsal
 from kdsl.driver.compile import content_key
+from kdsl.driver.emulation import LoweredProgram
 from kdsl.driver.trial import open_first
 from kdsl.kda import chunk_kda
+from kdsl.lower.lowering import Lowering
 from kdsl.plan.model import Plan
 from kdsl.plan.specialize import specialize
 from kdsl.runtime.launch import Program
@@ -40,6 +44,27 @@ def library_of(folder: Path, text: str, name: str = "rule") -> Library:
     result = check_paths([file])
     assert result.ok, render_text(result.diagnostics)
     return result.library
+
+
+def tactic_text(name: str) -> str:
+    """A tactic of the shipped pieces for mma.sync, as it is written."""
+    text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
+    start = text.index(f"tactic {name}(")
+    return text[start : text.index("\n}\n", start) + 3]
+
+
+def rehearsed_with(monkeypatch, lowering: Lowering, kernel: str, old: str, new: str) -> Verdict:
+    """The verdict of the emulator with the text of a kernel changed, which must have `old`."""
+    honest = LoweredProgram.launch
+
+    def launch(self, plan, source, *rest):
+        text = source.source.replace(old, new)
+        assert plan.name != kernel or text != source.source, old
+        return honest(self, plan, evolve(source, source=text), *rest)
+
+    monkeypatch.setattr(LoweredProgram, "launch", launch)
+    (verdict,) = rehearsal.rehearsed(lowering)
+    return verdict
 
 
 @lru_cache(maxsize=1)

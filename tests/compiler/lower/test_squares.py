@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from attrs import evolve
 
-from kdsl.data import data_root
 from kdsl.driver import rehearsal
-from kdsl.driver.emulation import LoweredProgram
 from kdsl.lower.lowering import Lowering
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, plan, rehearsed_with, shipped, tactic_text
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
 NAME = "kdsl_squares_mma_m16n8k16_bf16_128"
@@ -35,24 +32,13 @@ def test_a_square_is_one_call_and_the_sums_are_right(lowering):
     ("k < 128", "k < 112"),  # a row without its end
 ])  # fmt: skip
 def test_wrong_sums_are_seen(lowering, monkeypatch, old, new):
-    honest = LoweredProgram.launch
-
-    def launch(self, kernel, source, *rest):
-        text = source.source.replace(old, new)
-        assert kernel.name != "prepare" or text != source.source, old
-        return honest(self, kernel, evolve(source, source=text), *rest)
-
-    monkeypatch.setattr(LoweredProgram, "launch", launch)
-    (verdict,) = rehearsal.rehearsed(lowering)
-    assert not verdict.holds
+    assert not rehearsed_with(monkeypatch, lowering, "prepare", old, new).holds
 
 
 def test_sums_that_are_no_squares_of_16_bit_rows_are_refused(tmp_path):
     """chunk_inputs has q in f32."""
     rule = shipped().rules["mma_any_gate"].declaration.span.text
-    text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
-    start = text.index("tactic chunk_inputs(")
-    tactic = text[start : text.index("\n}\n", start) + 3]
+    tactic = tactic_text("chunk_inputs")
     own = tactic.replace("tactic chunk_inputs(", "tactic own_inputs(")
     own = own.replace("square_q, square_k : fma.f32 lanes d by 4 via shuffle", "square_q, square_k : mma.m16n8k16")
     assert own != tactic

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from attrs import evolve
 
-from kdsl.data import data_root
 from kdsl.driver import rehearsal
 from kdsl.driver.emulation import LoweredProgram
 from kdsl.emulate.rehearsals import rehearsals
@@ -18,7 +16,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.lower.swizzle import Swizzle
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, plan, rehearsed_with, shipped, tactic_text
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 OPERANDS = "k_decayed, q_decayed, k_restored : bf16 in shared"
@@ -26,9 +24,7 @@ OPERANDS = "k_decayed, q_decayed, k_restored : bf16 in shared"
 
 def planned(folder, old: str, new: str):
     """mma_bounded with a tactic of its own, in which a placement is another one."""
-    text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
-    start = text.index("tactic mma_recurrence(")
-    tactic = text[start : text.index("\n}\n", start) + 3]
+    tactic = tactic_text("mma_recurrence")
     assert old in tactic
     tactic = tactic.replace(old, new).replace("tactic mma_recurrence(", "tactic own_recurrence(")
     rule = (
@@ -57,15 +53,7 @@ def test_results_are_right_and_conflicts_are_those_of_the_model_and_the_emulator
 
 def test_loads_that_exchange_other_pieces_are_seen(tmp_path, monkeypatch):
     lowering = Lowering(planned(tmp_path, f"{OPERANDS} swizzle 128", f"{OPERANDS} swizzle 128"))
-    honest = LoweredProgram.launch
-
-    def launch(self, kernel, source, *rest):
-        text = source.source.replace("& b_mask) << 3", "& b_mask >> 1) << 3")
-        assert kernel.name != "recurrence" or text != source.source
-        return honest(self, kernel, evolve(source, source=text), *rest)
-
-    monkeypatch.setattr(LoweredProgram, "launch", launch)
-    (verdict,) = rehearsal.rehearsed(lowering)
+    verdict = rehearsed_with(monkeypatch, lowering, "recurrence", "& b_mask) << 3", "& b_mask >> 1) << 3")
     assert not verdict.holds and "is rejected" in verdict.found
 
 

@@ -7,9 +7,7 @@ import re
 import pytest
 from attrs import evolve
 
-from kdsl.data import data_root
 from kdsl.driver import rehearsal
-from kdsl.driver.emulation import LoweredProgram
 from kdsl.driver.threads import device_program, prove_rule_threads
 from kdsl.inspect.shared import shared_uses
 from kdsl.inspect.stages import stage_names
@@ -17,7 +15,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.refusal import PlanRefused
 from kdsl.prove.proof import FIELD, REJECTED
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, plan, rehearsed_with, shipped, tactic_text
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 SMALL = "inv, m                           : bf16 in shared swizzle 32"
@@ -25,9 +23,7 @@ SMALL = "inv, m                           : bf16 in shared swizzle 32"
 
 def planned(folder, *edits: tuple[str, str]):
     """mma_bounded with its recurrence by wgmma, and further edits of that tactic."""
-    text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
-    start = text.index("tactic mma_recurrence(")
-    tactic = text[start : text.index("\n}\n", start) + 3]
+    tactic = tactic_text("mma_recurrence")
     own = [
         ("inv, m                           : bf16 in shared pad 8", SMALL),
         ("mma.m16n8k16", "wgmma.m64k16"),
@@ -46,15 +42,7 @@ def planned(folder, *edits: tuple[str, str]):
 
 def rejected(monkeypatch, lowering: Lowering, old: str, new: str) -> str:
     """What the emulator finds with the recurrence's text changed."""
-    honest = LoweredProgram.launch
-
-    def launch(self, kernel, source, *rest):
-        text = source.source.replace(old, new)
-        assert kernel.name != "recurrence" or text != source.source, old
-        return honest(self, kernel, evolve(source, source=text), *rest)
-
-    monkeypatch.setattr(LoweredProgram, "launch", launch)
-    (verdict,) = rehearsal.rehearsed(lowering)
+    verdict = rehearsed_with(monkeypatch, lowering, "recurrence", old, new)
     assert not verdict.holds
     return verdict.found
 
