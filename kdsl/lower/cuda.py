@@ -7,6 +7,7 @@ import re
 
 from attrs import field, frozen
 
+from kdsl.lower.copies import filling, without_round_trips
 from kdsl.lower.guards import with_joined_guards
 from kdsl.lower.intrinsics.warpgroup import PREFIX as DESCRIBED
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
@@ -56,6 +57,7 @@ def passes():
         s_transform.LowerOpaqueBlock(),
         t_transform.FlattenBuffer(),
         t_transform.BF16ComputeLegalize(),
+        without_round_trips,
         t_transform.StmtSimplify(),
         t_transform.VectorizeLoop(True),
         s_transform.LowerAsyncDMA(),
@@ -183,6 +185,7 @@ def plain_source(source: str, symbol: str) -> str:
     source = re.sub(r"(ptx_cp_async\w*\(void\* dst, int dst_off, void\* src, )int( src_off)", r"\1int64_t\2", source)
     if DESCRIBED in source:  # the runtime's own part of shared memory ends at a multiple of 1024 bytes
         source = source.replace("extern __shared__ __align__(64)", "extern __shared__ __align__(1024)")
+    source = filling(source)
     source = FOUR_BY_MEMBER.sub(lambda found: found[1] + FOUR_AT_ONCE, source)
     declaration = re.search(rf'^extern "C" __global__ [^\n]*\b{symbol}\([^\n]*\);\n', source, re.MULTILINE)
     return source.replace(declaration.group(0), "", 1) if declaration else source

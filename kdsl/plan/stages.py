@@ -38,17 +38,17 @@ def kernel_stages(
     sizes, whole = extents(operator, settings, kernel), whole_extents(operator, settings)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
     renamed: dict[str, dict[str, str]] = {}
+    behind_barriers: dict[str, list[PlannedStage]] = {}
     for tensor, views in kernel.views.items():
         if tensor not in tensors:
             continue
         for home in views:
             copy = _copy(tensors[tensor], home, whole if home.memory == "workspace" else sizes)
             copies.append(copy)
-            body.append(
-                _copying(
-                    "round", f"{tensor}_round_{home.readers[0]}", copy.name, tensor, copy.indices, sizes, home.span
-                )
-            )
+            name = f"{tensor}_round_{home.readers[0]}"
+            rounded = _copying("round", name, copy.name, tensor, copy.indices, sizes, home.span)
+            late = home.memory == "workspace" and tensors[tensor].memory == "shared"
+            (behind_barriers.setdefault(tensor, []) if late else body).append(rounded)
             for reader in home.readers:
                 renamed.setdefault(reader, {})[tensor] = copy.name
     for view, indices in tiles(operator, graph, kernel).items():
@@ -66,8 +66,11 @@ def kernel_stages(
             )
     for stage in graph.stages:
         planned = _computing(stage, sizes, renamed.get(stage.name, {}), private_sum(stage))
+        for read in stage.reads:  # the barrier before the first reader is the copy's as well
+            body += behind_barriers.pop(read.tensor, ())
         body.append(planned)
         copies += [sums_of(inner, family) for inner in planned.inner]
+    body += [rounded for left in behind_barriers.values() for rounded in left]
     return KernelStages(tuple(prologue), tuple(body), tuple(commits), tuple(epilogue), tuple(copies))
 
 

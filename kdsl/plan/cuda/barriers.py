@@ -127,7 +127,10 @@ def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], w
     loops = tuple((loop.index, loop.extent) for loop in part.loops if loop.kind == "spatial")
     if touches_private(part, tensors):
         rows = rows_of(part, tensors)  # a stage without them is done by every warp, or by the first
-        alone = rows is not None and not {rows[0], warp_loop(rows[0])} & {index for index, _ in loops}
+        if rows is None:  # the lane that owns the column has all rows of it, whatever their index is called
+            owned = {index for index, _ in owners(part, tensors)}
+            return owners(part, tensors), tuple((index if index in owned else "", extent) for index, extent in loops)
+        alone = not {rows[0], warp_loop(rows[0])} & {index for index, _ in loops}
         return owners(part, tensors), loops, in_all_warps(part, tensors) if alone else None
     return ("pieces" if takes_pieces(part, tensors, warps) else "turns"), loops
 

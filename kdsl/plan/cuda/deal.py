@@ -5,40 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from kdsl.check.model import Home, Kernel
+from kdsl.check.model import DTYPE_BYTES, Home, Kernel
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.private import touches_private
-from kdsl.plan.cuda.warp import LANES, PIECE
+from kdsl.plan.cuda.warp import LANES, MOVED_PIECE, PIECE
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
 
-def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> bool:
-    """Whether lanes take neighbours: elements without sums, in rows of whole pieces that fill the warps."""
+def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> int:
+    """How many neighbours lanes take: elements without sums, in rows of whole pieces that fill the warps; else 0.
+
+    A piece is 16 bytes of f32, which is what most stages compute in, or of what is only moved.
+    """
     if stage.scan is not None or stage.inner or touches_private(stage, tensors):
-        return False
+        return 0
     if len(stage.loops) < 2 or any(loop.kind != "spatial" for loop in stage.loops):
-        return False
+        return 0
+    touched = [tensors[name] for name in stage.touched if name in tensors]
     elements = prod(loop.extent for loop in stage.loops)
-    if stage.loops[-1].extent % PIECE or elements % (warps * LANES * PIECE):
+    for piece in (MOVED_PIECE, PIECE) if only_moves(stage, tensors) else (PIECE,):
+        fits = stage.loops[-1].extent % piece == 0 and elements % (warps * LANES * piece) == 0
+        if fits and all(whole_pieces(tensor, piece) for tensor in touched):
+            return piece
+    return 0
+
+
+def only_moves(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a stage copies a tensor of 16-bit numbers as it is."""
+    if stage.kind != "round" or stage.source.tensor not in tensors:
         return False
-    return all(whole_pieces(tensors[name]) for name in stage.touched if name in tensors)
+    source, target = tensors[stage.source.tensor], tensors[stage.tensor]
+    return source.dtype == target.dtype and DTYPE_BYTES[source.dtype] == 2
 
 
-def whole_pieces(tensor: Tensor) -> bool:
+def whole_pieces(tensor: Tensor, piece: int) -> bool:
     """Whether rows in shared memory start at multiples of a piece."""
-    return tensor.memory != "shared" or len(tensor.shape) < 2 or (tensor.shape[-1] + tensor.pad) % PIECE == 0
+    return tensor.memory != "shared" or len(tensor.shape) < 2 or (tensor.shape[-1] + tensor.pad) % piece == 0
 
 
-def deal_pieces(stage: PlannedStage, warps: int) -> Iterator[s.Step]:
+def deal_pieces(stage: PlannedStage, warps: int, piece: int) -> Iterator[s.Step]:
     """Neighbouring elements to a lane, rows over warps; a piece is one access of memory."""
-    why = f"elements over {warps} warps of {LANES} lanes, {PIECE} neighbours each"
+    why = f"elements over {warps} warps of {LANES} lanes, {piece} neighbours each"
     yield s.Fuse(stage.name, stage.span, why, tuple(loop.index for loop in stage.loops), "element")
     names = ("element.turn", "element.warp", "element.lane", "element.piece")
-    yield s.Split(stage.name, stage.span, why, "element", (None, warps, LANES, PIECE), names)
+    yield s.Split(stage.name, stage.span, why, "element", (None, warps, LANES, piece), names)
     yield s.Bind(stage.name, stage.span, why, names[1], "threadIdx.y")
     yield s.Bind(stage.name, stage.span, why, names[2], "threadIdx.x")
-    if stage.kind == "tile":
+    if stage.kind in ("tile", "round"):
         yield s.Unroll(stage.name, stage.span, "many loads in flight", names[0])
     yield s.Vectorize(stage.name, stage.span, "neighbours in one access", names[3])
 

@@ -32,7 +32,7 @@ from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_
 from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
-from kdsl.plan.cuda.warp import LANES, PIECE, ROW_BYTES
+from kdsl.plan.cuda.warp import LANES, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.layout import transposing_options
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
@@ -148,7 +148,7 @@ def taken_at_once(stage: PlannedStage, builder: _Steps) -> int:
     owned = owners(stage, builder.tensors)
     if owned:
         return owned[0][1]
-    return PIECE if takes_pieces(stage, builder.tensors, builder.role.warps) else 1
+    return takes_pieces(stage, builder.tensors, builder.role.warps) or 1
 
 
 def neighbours_of(request: KernelRequest) -> frozenset[str]:
@@ -339,8 +339,8 @@ class _Steps:
                 yield from deal_private(stage, self.tensors, self.role.warps)
             elif stage.name in self.products or stage.name in self.squares or stage.kind == "copy":
                 continue
-            elif takes_pieces(stage, self.tensors, self.role.warps):
-                yield from deal_pieces(stage, self.role.warps)
+            elif piece := takes_pieces(stage, self.tensors, self.role.warps):
+                yield from deal_pieces(stage, self.role.warps, piece)
             else:
                 tensor = self.tensors.get(stage.tensor)
                 yield from deal(stage, self.kernel, self.role.warps, tensor.memory if tensor is not None else "global")

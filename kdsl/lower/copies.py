@@ -1,0 +1,43 @@
+"""Copies that move numbers as they are.
+
+TVM computes bf16 in f32, and makes `to = from` of it: widened, and rounded again, which changes nothing but is
+ten instructions for a piece of eight. A pass takes both conversions away. Copies past registers into shared memory fill
+what they leave out with zeros themselves.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kdsl.lower.sourcemap import rebuilt
+from kdsl.lower.tvm import BufferStore, Cast, tvm
+
+
+def without_round_trips(module):
+    """The module with every store of a widened and narrowed number as a store of the number."""
+    functions = {name: func.with_body(moved(func.body)) for name, func in module.functions.items()}
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def moved(statement):
+    if isinstance(statement, BufferStore) and isinstance(statement.value, Cast):
+        inner, dtype = statement.value.value, str(statement.buffer.dtype)
+        if isinstance(inner, Cast) and str(inner.value.ty.dtype) == dtype == "bfloat16":
+            return BufferStore(statement.buffer, inner.value, statement.indices)
+        return statement
+    return rebuilt(statement, moved)
+
+
+# TVM's helper branches on the condition, and stores zeros without it.
+BRANCHING = re.compile(
+    r'    "\{\\n"\n    " \.reg \.pred p;\\n"\n    " setp\.eq\.u32 p, %3, 1;\\n"\n'
+    r'    " @p (cp\.async\.\w+\.shared\.global(?:\.L2::128B)?) \[%0\], \[%1\], %2;\\n"\n'
+    r'    " @!p [^\n]*\n    "\}\\n"\n    :: "r"\(dst_addr\), "l"\(src_p\), "n"\((\d+)\), "r"\(predicate\)[^\n]*\n'
+)
+
+
+def filling(source: str) -> str:
+    """The source with conditional copies that read no bytes, and fill with zeros, where the condition fails."""
+    return BRANCHING.sub(
+        r'    "\1 [%0], [%1], %2, %3;\\n"\n    :: "r"(dst_addr), "l"(src_p), "n"(\2), "r"(predicate ? \2 : 0)\n', source
+    )
