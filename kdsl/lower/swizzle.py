@@ -42,7 +42,8 @@ def swizzle_of(tensor: Tensor) -> Swizzle:
 
 def attributes(kernel: KernelPlan) -> dict[str, str]:
     """What a kernel's function says of its swizzled tensors; nothing where there are none."""
-    found = {tensor.name: swizzle_of(tensor) for tensor in kernel.tensors.values() if tensor.swizzle}
+    found = {f"{tensor.name}{SUFFIX}": swizzle_of(tensor) for tensor in kernel.tensors.values() if tensor.swizzle}
+    found |= {name: swizzle_of(ring) for name, ring in kernel.passes.items() if ring.swizzle}
     text = " ".join(f"{name}:{s.shift}:{s.mask}:{s.piece}" for name, s in found.items())
     return {ATTRIBUTE: text} if text else {}
 
@@ -51,7 +52,7 @@ def swizzles_of(func) -> dict[str, Swizzle]:
     """By the names of TVM's buffers."""
     text = str(func.attrs[ATTRIBUTE]) if ATTRIBUTE in func.attrs else ""
     parts = (word.split(":") for word in text.split())
-    return {f"{name}{SUFFIX}": Swizzle(*map(int, numbers)) for name, *numbers in parts}
+    return {name: Swizzle(*map(int, numbers)) for name, *numbers in parts}
 
 
 def with_swizzles(module):

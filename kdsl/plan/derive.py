@@ -10,6 +10,7 @@ from kdsl.check.model import Kernel, Operator, RulePoint, Specialization, names_
 from kdsl.check.sizes import conjuncts
 from kdsl.plan.coverage import refuse_shared_results
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
+from kdsl.plan.cuda.beside import with_passes
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
 from kdsl.plan.homes import rounded_name
 from kdsl.plan.layout import required_layouts
@@ -36,7 +37,7 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
         made.update(copies_for(kernel, planned.tensors))
         kernels.append(planned)
-    return Plan(point, operator, specialization, settings, graph, tuple(kernels))
+    return Plan(point, operator, specialization, settings, graph, with_passes(kernels))
 
 
 def copies_for(kernel: Kernel, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

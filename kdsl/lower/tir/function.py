@@ -51,6 +51,7 @@ class Signature:
     bound: dict[tuple, object] = field(factory=dict)  # definitions already computed for the task
     bindings: list = field(factory=list)  # statements that compute them
     held: list = field(factory=list)  # and memory that some are kept in
+    group: object = None  # the number of this group of warps, where groups take the steps in turn
     slots: dict[str, object] = field(factory=dict)  # of sequential indices whose slots the grid enumerates
 
     def size(self, name: str):
@@ -89,7 +90,9 @@ class Signature:
         return self.ports[key]
 
     def workspace(self, tensor: Tensor):
-        if tensor.name not in self.workspaces:
+        if tensor.name in self.kernel.passes:
+            self.workspaces.setdefault(tensor.name, ring_elsewhere(tensor, self.kernel.passes[tensor.name]))
+        elif tensor.name not in self.workspaces:
             places = 1
             for index in workspace_axes(self.plan, tensor.steps):
                 places = self.extent(index.slots or index.extent) * places
@@ -164,6 +167,9 @@ class Signature:
         for (name, axis), var in self.strides.items():
             params.append(var)
             arguments.append(Argument("stride", name, axis=axis))
+        if self.group is not None:
+            params.append(self.group)
+            arguments.append(Argument("group", str(self.group.name)))
         for kind, found in (("size", self.sizes), ("given", self.given), ("scalar", self.scalars)):
             for name, var in found.items():
                 params.append(var)
@@ -183,11 +189,25 @@ def workspace_axes(plan: Plan, steps: str | None):
     return [*stored, *(index for index in indices if index.mode == "parallel" and index.name not in merged)]
 
 
-def local_buffer(tensor: Tensor):
-    """A tensor of the kernel itself, in its storage order; a scalar is one element."""
+def ring_elsewhere(tensor: Tensor, ring: Tensor):
+    """The ring of the kernel beside that takes what this one makes: its rows as far apart as they are there."""
+    strides, apart = [], 1
+    for axis, extent in reversed(list(enumerate(ring.shape))):
+        strides.insert(0, apart)
+        apart *= extent + (ring.pad if axis == len(ring.shape) - 1 and len(ring.shape) > 1 else 0)
+    shape = [ring.ring, *ring.shape]
+    return decl_buffer(shape, TVM_DTYPE[ring.dtype], tensor.name, strides=[apart, *strides], layout=None)
+
+
+def local_buffer(tensor: Tensor, passed: bool = False):
+    """A tensor of the kernel itself, in its storage order; a scalar is one element. One that the kernel beside passes
+    has no stage whose schedule says where it lies, so that it says so itself."""
     shape = tuple(tensor.shape[axis] for axis in tensor.stored)
+    if passed:
+        shape = (*shape[:-1], shape[-1] + (tensor.pad if len(shape) > 1 else 0))
     if tensor.ring > 1:
         shape = (tensor.ring, *shape)
     # a swizzle that the hardware undoes goes by addresses, so its pattern begins where the tensor does
     aligned = {"data_alignment": DESCRIBED_ROWS * tensor.swizzle} if tensor.panel else {}
-    return decl_buffer(shape or (1,), TVM_DTYPE[tensor.dtype], tensor.name, layout=None, **aligned)
+    scope = {"scope": "shared.dyn"} if passed else {}
+    return decl_buffer(shape or (1,), TVM_DTYPE[tensor.dtype], tensor.name, layout=None, **aligned, **scope)

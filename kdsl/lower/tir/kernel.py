@@ -43,6 +43,9 @@ from kdsl.lower.tvm import (
 )
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
+# What linked kernels say to each other: kdsl/lower/link.py makes barriers of it.
+WAIT_FULL, SAY_EMPTY, WAIT_EMPTY, SAY_FULL = "KDSL_WAIT_FULL", "KDSL_SAY_EMPTY", "KDSL_WAIT_EMPTY", "KDSL_SAY_FULL"
+RING = "kdsl_ring_"
 KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 
@@ -94,7 +97,7 @@ class KernelBuilder:
         """The whole body: the root sblock with the grid inside."""
         for name, tensor in self.kernel.tensors.items():
             if tensor.scope != "call" and tensor.held_in == tensor.name:
-                self.buffers[name] = local_buffer(tensor)
+                self.buffers[name] = local_buffer(tensor, name in self.kernel.passed)
         for name, tensor in self.kernel.tensors.items():
             if tensor.scope != "call":
                 self.buffers[name] = self.buffers[tensor.held_in]
@@ -119,7 +122,7 @@ class KernelBuilder:
         body = sequence([self.step_loop(self.sblocks(self.kernel.prologue)), *self.sblocks(self.kernel.epilogue)])
         body = self.guard(body)
         carried = [self.buffers[t.name] for t in self.kernel.tensors.values() if t.scope == "carried"]
-        carried += [self.buffers[stage.tensor] for stage in self.kernel.copies] + self.signature.held
+        carried += [self.buffers[name] for name in self.landing] + self.signature.held
         reads, writes = self.port_regions()
         block = SBlock(variables, reads, writes, self.kernel.name, body, alloc_buffers=carried)
         return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block))
@@ -155,7 +158,10 @@ class KernelBuilder:
         loop, variable = Var(name, "int64"), Var(f"v_{name}", "int64")
         counted, trips = self.trips(name)
         first = self.first_fetches(name, trips)
-        self.step(name, variable)
+        if self.kernel.passes:
+            counted, trips = self.taken_in_turn(counted, trips, name, variable)
+        else:
+            self.step(name, variable)
         realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
         return sequence([counted, *first, *prologue, nest_loops([(loop, trips)], realize)])
 
@@ -182,6 +188,30 @@ class KernelBuilder:
             return Bind(trips, extent), trips
         return self.signature.hold(f"{name}_trips", extent)  # of numbers that are held: TVM binds no loads of those
 
+    def taken_in_turn(self, counted, trips, name: str, variable):
+        """Groups of warps take the steps in turn: how many are this group's, and which one `variable` counts."""
+        groups = constant(next(iter(self.kernel.passes.values())).ring, "int64")
+        self.signature.group = Var("kdsl_group", "int32")
+        group, own = self.signature.group.astype("int64"), Var(f"{name}_own", "int64")
+        self.step(name, variable * groups + group)
+        return sequence([counted, Bind(own, tirx.truncdiv(trips - group + groups - 1, groups))]), own
+
+    @property
+    def landing(self) -> list[str]:
+        """Tensors in shared memory that stages of the kernel do not write."""
+        return [stage.tensor for stage in self.kernel.copies] + list(self.kernel.passed)
+
+    def turn(self) -> tuple:
+        """The slot of this step's ring that is passed, and how often it was used before."""
+        name = next(iter(self.kernel.passed), None)
+        ring = self.kernel.tensors[name] if name else next(iter(self.kernel.passes.values()))
+        step, slots = self.outer[self.kernel.sequential].astype("int32"), constant(ring.ring, "int32")
+        return tirx.truncmod(step, slots), tirx.truncdiv(step, slots)
+
+    def passing(self, what: str):
+        """A word to the warps beside, or the wait for one, about this step's slot."""
+        return Evaluate(op.call_extern("int32", what, *self.turn()))
+
     def step(self, name: str, number) -> None:
         """Make `number`, counted from where the task starts, the step that expressions speak of."""
         self.outer[name] = number
@@ -197,7 +227,7 @@ class KernelBuilder:
             begun.append(self.barrier())
         fetches = self.fetches(trips)
         stages = self.body_sblocks()
-        copied = [stage.tensor for stage in self.kernel.copies]
+        copied = self.landing
         local = [n for n, t in self.kernel.tensors.items()
                  if t.scope == "step" and t.held_in == n and n not in {*kept, *copied}]  # fmt: skip
         reads, writes = self.port_regions()
@@ -206,7 +236,9 @@ class KernelBuilder:
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         realize = self.after_wait(SBlockRealize([], True, inner))
-        body = sequence([*begun, *fetches, realize, *self.sblocks(self.kernel.commits)])
+        before = [self.passing(WAIT_FULL)] if self.kernel.passed else []
+        behind = [self.passing(SAY_EMPTY)] if self.kernel.passed else [self.passing(SAY_FULL)] if self.kernel.passes else []
+        body = sequence([*begun, *fetches, *before, realize, *behind, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
                        body, alloc_buffers=[self.buffers[name] for name in kept])  # fmt: skip
@@ -229,7 +261,8 @@ class KernelBuilder:
         found = []
         for name in sorted(steps, key=str):
             scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
-            statement, self.places[name] = self.signature.hold(f"place{suffix}", scope.workspace_place(name))
+            place = as_index(self.turn()[0]) if self.kernel.passes else scope.workspace_place(name)
+            statement, self.places[name] = self.signature.hold(f"place{suffix}", place)
             found.append(statement)
         return found
 
@@ -301,15 +334,20 @@ class KernelBuilder:
 
     def body_sblocks(self):
         """The stages of a step, and a last use of its shared memory: see kdsl/plan/cuda/sharing.py."""
-        fetched = {stage.tensor for stage in self.kernel.copies} if self.kernel.sequential is not None else set()
+        fetched = set(self.landing) if self.kernel.sequential is not None else set()
         shared = [t for t in self.kernel.tensors.values() if t.memory == "shared" and t.name not in fetched]
         held = dict.fromkeys(t.held_in for t in shared if t.scope == "step")
         statements = []
+        waited = not self.kernel.passes
         for stage in self.kernel.body:
             if stage.name in self.kernel.barriers:
                 statements.append(self.barrier())
+            if not waited and stage.tensor in self.kernel.passes:
+                waited = True
+                statements.append(self.passing(WAIT_EMPTY))
             statements.append(self.stage_sblock(stage))
-        return [*statements, *(keep(self.buffers[name]) for name in held)]
+        rings = [ring(self.buffers[name], there) for name, there in self.kernel.passed.items()]
+        return [*statements, *(keep(self.buffers[name]) for name in held), *rings]
 
     def rewrites_shared(self) -> bool:
         """Whether a step writes shared memory that other threads may still read in the step before."""
@@ -420,6 +458,11 @@ class KernelBuilder:
 def keep(buffer):
     """A use of a buffer that no instruction comes from: its memory stays its own until here."""
     return Evaluate(T.cuda.func_call("kdsl_keep", buffer.access_ptr("r"), source_code=KEEP))
+
+
+def ring(buffer, name: str):
+    """A mark of where in shared memory a ring lies that the kernel beside fills."""
+    return Evaluate(T.cuda.func_call(f"{RING}{name}", buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", f"{RING}{name}")))
 
 
 def shared_fence():

@@ -11,6 +11,7 @@ from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
+from kdsl.plan.cuda.beside import beside_of, from_beside, parted
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import (
     by_rows,
@@ -65,30 +66,34 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors, stages = parts.tensors, evolve(stages, body=parts.body)
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
-    copies = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
+    arrivals = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
+    arrivals, copies = parted(arrivals, lambda stage: from_beside(kernel.homes[stage.tensor]) is not None)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
     copies += tuple(evolve(stage, kind="copy") for stage in own_tiles)
+    passed = {stage.tensor: incoming[stage.tensor].name for stage in arrivals}
     for name, tensor in incoming.items():
-        tensors[f"{name}.workspace" if name in kernel.homes else name] = tensor
-    tensors.update({s.tensor: shared_copy(s, kernel, incoming[s.tensor]) for s in copies if s.tensor in incoming})
+        if name not in passed:
+            tensors[f"{name}.workspace" if name in kernel.homes else name] = tensor
+    landing = [stage for stage in (*arrivals, *copies) if stage.tensor in incoming]
+    tensors.update({s.tensor: shared_copy(s, kernel, incoming[s.tensor]) for s in landing})
     body, decision = ordered([s for s in stages.body if s not in own_tiles], kernel.name, pins)
     decisions.append(decision)
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
     fetched = frozenset(stage.tensor for stage in copies) - landed
-    tensors = with_shared_buffers(tensors, body, fetched | parts.names, landed)
+    tensors = with_shared_buffers(tensors, body, fetched | frozenset(passed) | parts.names, landed)
     builder = _Steps(kernel, role, tensors, pins, decisions)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
-    builder.tensors = tensors = with_panels(tensors, builder.products.values(), fetched)
+    builder.tensors = tensors = with_panels(tensors, builder.products.values(), fetched | frozenset(passed))
     refuse_read_back(prologue + body, tensors, kernel)
     refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
     refuse_other_owners(prologue + body + commits + epilogue, tensors)
     refuse_uncovered_rows(tensors, role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
     refuse_other_readers((*prologue, *body, *commits, *epilogue), tensors, builder.products)
-    fences = barriers(body, tensors, kernel, fetched, role.warps, pins)
+    fences = barriers(body, tensors, kernel, fetched | frozenset(passed), role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
@@ -99,6 +104,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         settled=settled(body, tensors, fences, fetched),
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
+        registers=pins.number(kernel.name, "registers"), beside=beside_of(kernel, arrivals), passed=passed,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))

@@ -1,0 +1,99 @@
+"""Kernels of one launch: the warps of both are in every block, and what one makes the other takes from shared memory.
+
+`k_decayed : bf16 in shared swizzle 128 ring 4 via prepare` says that the tensor comes from the warps of `prepare`. They
+work on four steps at a time, a group of warps on each, and a step's tensors stay in one of four slots until the other
+warps have used them. Barriers of shared memory (mbarriers) say when a slot is full and when it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from attrs import evolve
+
+from kdsl.check.model import Home, Kernel, RulePoint
+from kdsl.plan.model import KernelPlan, PlannedStage
+from kdsl.plan.refusal import PlanRefused
+
+ENGINES = ("cp.async", "cp.async.bulk", "shuffle", "shared")
+PIECE = 16  # bytes of a copy where the kernels are launches of their own
+
+
+def from_beside(home: Home) -> str | None:
+    """The kernel beside that a tensor comes from, if it does."""
+    via = home.attributes.get("via")
+    return via if via is not None and via not in ENGINES and not via.startswith(("ld.", "st.")) else None
+
+
+def parted(stages: Iterable[PlannedStage], which: Callable[[PlannedStage], bool]):
+    """Those that it is true of, and the others."""
+    stages = tuple(stages)
+    return tuple(s for s in stages if which(s)), tuple(s for s in stages if not which(s))
+
+
+def beside_of(kernel: Kernel, arrivals: tuple[PlannedStage, ...]) -> str | None:
+    """The one kernel that a kernel's tensors come from. Raises PlanRefused."""
+    names = dict.fromkeys(from_beside(kernel.homes[stage.tensor]) for stage in arrivals)
+    if len(names) > 1:
+        raise PlanRefused(
+            "D361", f"kernel `{kernel.name}` takes tensors from {len(names)} kernels beside it", kernel.span,
+            observed=", ".join(map(str, names)), required="one", help=("leave the others in the workspace",),
+        )  # fmt: skip
+    return next(iter(names), None)
+
+
+def with_passes(kernels: list[KernelPlan]) -> tuple[KernelPlan, ...]:
+    """The kernels, those that pass tensors with the rings that take them. Raises PlanRefused."""
+    by_name = {kernel.name: kernel for kernel in kernels}
+    found = dict(by_name)
+    for kernel in kernels:
+        if kernel.beside is None:
+            continue
+        giver = by_name.get(kernel.beside)
+        if giver is None:
+            raise PlanRefused("D361", f"no kernel `{kernel.beside}` comes before `{kernel.name}`", kernel.span,
+                              observed=f"via {kernel.beside}", required="a kernel of the rule, made before")  # fmt: skip
+        refuse_apart(kernel, giver)
+        rings = {there: kernel.tensors[here] for here, there in kernel.passed.items()}
+        found[giver.name] = evolve(giver, passes=rings)
+    return tuple(found.values())
+
+
+def refuse_apart(kernel: KernelPlan, giver: KernelPlan) -> None:
+    """Both have to have the same tasks and steps, and all that one leaves has to go to the other, in equal rings."""
+    left = {name for name, tensor in giver.tensors.items() if tensor.scope == "call"} - set(kernel.passed.values())
+    rings = {kernel.tensors[name].ring for name in kernel.passed}
+    groups = next(iter(rings))
+    warps = (kernel.threads[1], groups * giver.threads[1])
+    for wrong, what, found, needed in (
+        (kernel.grid != giver.grid, "have different grids", f"{grid_text(giver)} and {grid_text(kernel)}", "one grid"),
+        (kernel.sequential is None or kernel.sequential != giver.sequential, "step through different indices",
+         f"{giver.sequential} and {kernel.sequential}", "one index outside of both grids"),
+        (bool(left), f"do not share all that `{giver.name}` leaves", ", ".join(sorted(left)),
+         f"`via {giver.name}` for every tensor"),
+        (len(rings) > 1, "share rings of different depths", ", ".join(map(str, sorted(rings))), "one depth"),
+        (bool(giver.carries), f"cannot take steps in turn: `{giver.name}` carries a tensor from step to step",
+         ", ".join(carry.tensor for carry in giver.carries), "steps that do not depend on each other"),
+        (any(count % 4 for count in warps), "do not fill groups of four warps, which registers are dealt to",
+         f"{warps[0]} warps and {groups} times {giver.threads[1]}", "multiples of 4"),
+    ):  # fmt: skip
+        if wrong:
+            raise PlanRefused("D362", f"kernels `{giver.name}` and `{kernel.name}` {what}", kernel.span,
+                              observed=found, required=needed)  # fmt: skip
+
+
+def grid_text(kernel: KernelPlan) -> str:
+    return "; ".join(f"{axis} : {', '.join(loop.name for loop in loops)}" for axis, loops in kernel.grid)
+
+
+def apart(point: RulePoint) -> RulePoint:
+    """The same rule with every kernel a launch of its own: what passes between them lies in the workspace."""
+    kernels = []
+    for kernel in point.kernels:
+        homes = {
+            name: evolve(home, attributes={**home.attributes, "via": "cp.async", "via.bytes": PIECE})
+            if from_beside(home) is not None else home
+            for name, home in kernel.homes.items()
+        }  # fmt: skip
+        kernels.append(evolve(kernel, homes=homes))
+    return evolve(point, kernels=tuple(kernels))
