@@ -60,6 +60,12 @@ class _Kernel:
         return self.rule.findings
 
     @property
+    def before(self) -> tuple[str, ...]:
+        """Kernels of the rule above this one, whose warps may be beside its own."""
+        names = [item.name.text for item in self.rule.declaration.items if isinstance(item, n.Kernel)]
+        return tuple(names[: names.index(self.kernel.name.text)])
+
+    @property
     def where(self) -> str:
         return f" in kernel `{self.kernel.name.text}`"
 
@@ -245,7 +251,7 @@ class _Kernel:
         if attribute.value is not None:
             self.integer(attribute.value, "a copy", BYTES)
         name = attribute.name
-        known = (*REDUCERS, *sorted(self.rule.declarations.features))
+        known = (*REDUCERS, *sorted(self.rule.declarations.features), *self.before)
         if name is not None and name.text not in known and not name.text.startswith(("ld.", "st.")):
             self.findings.add(unknown_name("copy engine", name.text, name.span, known, self.where))
 

@@ -160,6 +160,8 @@ class _Line:
         via = self.attribute("via")
         if via is None or via.name is None or via.name.text.startswith(("ld.", "st.")):
             return
+        if via.name.text in {kernel.name for kernel in self.point.kernels}:
+            return self.beside(via)
         if via.name.text not in self.point.target.has:
             self.point.report(missing_feature(self.point, via.name.text, via.name.span))
         elif via.name.text in ASYNCHRONOUS and self.line.memory not in ("shared", "global"):
@@ -169,6 +171,14 @@ class _Line:
         size = self.point.value(via.value)
         if via.name.text == "cp.async" and isinstance(size, (int, float)) and size not in (4, 8, 16):
             self.wrong(via, f"`cp.async` cannot copy {size} bytes", f"{size} bytes", "4, 8 or 16 bytes")
+
+    def beside(self, via: n.Attribute) -> None:
+        """What the warps of another kernel of the launch write: into shared memory, with a word when it is there."""
+        if "mbarrier" not in self.point.target.has:
+            self.point.report(missing_feature(self.point, "mbarrier", via.name.span))
+        elif self.line.memory != "shared":
+            self.wrong(via, f"`{via.name.text}` passes tensors in shared memory, not {a(self.line.memory)}",
+                       self.line.memory, "shared")  # fmt: skip
 
     def numbers(self) -> None:
         for kind, least in (("ring", 1), ("pad", 0)):

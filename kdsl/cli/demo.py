@@ -153,7 +153,7 @@ def lowered(library: Library) -> bool:
 
 
 def cuda_lines(lowering: Lowering, found: tuple[Verdict, ...]) -> Iterator[str]:
-    for kernel, objects in zip(lowering.plan.kernels, lowering.objects, strict=True):
+    for kernel, objects in zip(lowering.plan.launches, lowering.objects, strict=True):
         yield f"kernel {kernel.name}: {len(kernel.steps)} schedule steps, {len(objects.cubin)} bytes of cubin"
     for verdict in found:
         number = f", found {verdict.found}" if verdict.found else ""

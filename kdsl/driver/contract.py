@@ -141,8 +141,10 @@ def add_binary_facts(known: Known, lowering: Lowering, asked: Asked) -> None:
     from kdsl.inspect.stages import staged_code
 
     kernels = known.kernels = staged_code(lowering)
-    for one, kernel in zip(kernels, lowering.plan.point.kernels, strict=True):
-        name = one.plan.name
+    launched = [(one, part.name) for one in kernels for part in lowering.plan.launched_with(one.plan)]
+    by_name = {kernel.name: kernel for kernel in lowering.plan.point.kernels}
+    for one, name in launched:  # kernels of one launch have one code
+        kernel = by_name[name]
         resources = resource_facts(one.code.use, one.code.objects.version)
         for key, fact in {**resources, "injected_waits": injected_fact(one.code)}.items():
             known.add(key, fact, name)

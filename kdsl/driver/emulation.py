@@ -62,7 +62,7 @@ class LoweredProgram:
         buffers = {name: Buffer(array, operands.roles[name], name) for name, array in operands.arrays.items()}
         spaces = self.workspaces(operands.sizes)
         launches = []
-        for kernel, source in zip(self.lowering.plan.kernels, self.lowering.sources):
+        for kernel, source in zip(self.lowering.plan.launches, self.lowering.sources):
             grid = grid_blocks(self.lowering.plan, kernel)
             extents = tuple(int(parse_number(grid[axis]).evaluate(operands.sizes)) for axis in ("x", "y", "z"))
             if 0 not in extents:

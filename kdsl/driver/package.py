@@ -62,7 +62,7 @@ def alignment(plan: Plan) -> dict[str, int]:
 def host_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:
     """C functions in shared libraries, their source beside them."""
     kernels, files = [], {}
-    for kernel, source, library in zip(lowering.plan.kernels, lowering.sources, lowering.libraries):
+    for kernel, source, library in zip(lowering.plan.launches, lowering.sources, lowering.libraries):
         stem = f"{identifier}/{kernel.name}"
         files[f"{stem}.c"], files[f"{stem}.so"] = source.source.encode(), library
         kernels.append(
@@ -78,7 +78,7 @@ def host_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], d
 def cuda_kernels(lowering: Lowering, identifier: str) -> tuple[list[m.Kernel], dict[str, bytes]]:
     """Device functions in cubins, their source beside them."""
     kernels, files = [], {}
-    for kernel, source, objects in zip(lowering.plan.kernels, lowering.sources, lowering.objects):
+    for kernel, source, objects in zip(lowering.plan.launches, lowering.sources, lowering.objects):
         stem = f"{identifier}/{kernel.name}"
         files[f"{stem}.cu"], files[f"{stem}.cubin"] = source.source.encode(), objects.cubin
         kernels.append(
@@ -148,7 +148,7 @@ def used_dtypes(lowering: Lowering) -> dict[str, str]:
 
 def workspaces(plan: Plan) -> Iterator[m.Workspace]:
     """Tensors that pass from kernel to kernel, each once, with its bytes as an expression of sizes."""
-    tensors = {t.name: t for kernel in plan.kernels for t in kernel.tensors.values() if t.scope == "call"}
+    tensors = {t.name: t for kernel in plan.launches for t in kernel.tensors.values() if t.scope == "call"}
     for tensor in tensors.values():
         size = DTYPE_BYTES[tensor.dtype] * tensor.elements
         kept = workspace_axes(plan, tensor.steps)

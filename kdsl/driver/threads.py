@@ -24,7 +24,7 @@ def device_program(lowering: Lowering) -> DeviceProgram:
     """The texts that TVM generates for a CUDA rule."""
     plan = lowering.plan
     kernels = []
-    for kernel, source in zip(plan.kernels, lowering.sources, strict=True):
+    for kernel, source in zip(plan.launches, lowering.sources, strict=True):
         grid = {axis: parse_number(text) for axis, text in grid_blocks(plan, kernel).items()}
         kernels.append(
             Kernel(

@@ -167,12 +167,14 @@ def unit_strides(lowering: Lowering) -> frozenset[str]:
 def staged_code(lowering: Lowering) -> tuple[StagedCode, ...]:
     """Every kernel of a lowered CUDA rule, compiled and taken apart. Raises ToolMissing."""
     target, found = lowering.plan.target, []
-    for kernel, scheduled, source, objects in zip(
-        lowering.plan.kernels, lowering.scheduled, lowering.sources, lowering.objects, strict=True
-    ):
+    units, schedules = unit_strides(lowering), {scheduled.function.name: scheduled for scheduled in lowering.scheduled}
+    for kernel, source, objects in zip(lowering.plan.launches, lowering.sources, lowering.objects, strict=True):
         threads = source.threads[0] * source.threads[1]
         code = read(objects, target, source.shared_bytes, threads)
-        units = unit_strides(lowering)
-        shared, outside = memory_uses(scheduled, target, stage_names(kernel), units)
-        found.append(StagedCode(kernel, source, code, tuple(with_tensors(shared, kernel)), outside))
+        uses, outside = [], []
+        for part in lowering.plan.launched_with(kernel):
+            shared, global_memory = memory_uses(schedules[part.name], target, stage_names(part), units)
+            uses += with_tensors(shared, part)
+            outside += global_memory
+        found.append(StagedCode(kernel, source, code, tuple(uses), tuple(outside)))
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from kdsl.lower.cuda import CudaSource, lower_cuda
+from kdsl.lower.link import linked
 from kdsl.lower.host import HostSource, lower_host
 from kdsl.lower.stir.schedule import ScheduledKernel, making_code, schedule_kernel
 from kdsl.lower.tir.kernel import KernelFunction, build_function
@@ -32,9 +33,20 @@ class Lowering:
         return tuple(schedule_kernel(f, k) for f, k in zip(self.functions, self.plan.kernels))
 
     @cached_property
-    def sources(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
-        """Raises CodeRefused where TVM cannot make code of a schedule."""
+    def alone(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
+        """Every kernel as a launch of its own. Raises CodeRefused where TVM cannot make code of a schedule."""
         return tuple(map(self._source, self.scheduled, self.plan.kernels))
+
+    @cached_property
+    def sources(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:
+        """The source of every launch. Raises CodeRefused."""
+        sources = dict(zip((kernel.name for kernel in self.plan.kernels), self.alone, strict=True))
+        kernels = {kernel.name: kernel for kernel in self.plan.kernels}
+        for kernel in self.plan.kernels:
+            if kernel.beside is not None:
+                giver = sources.pop(kernel.beside)
+                sources[kernel.name] = linked(giver, sources[kernel.name], kernels[kernel.beside], kernel)
+        return tuple(sources.values())
 
     def _source(self, scheduled: ScheduledKernel, kernel: KernelPlan) -> HostSource | CudaSource:
         with making_code(kernel):

@@ -215,6 +215,15 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
 
     @property
+    def launches(self) -> tuple[KernelPlan, ...]:
+        """The kernels that are launched: of two in one launch the one that takes what the other makes."""
+        return tuple(kernel for kernel in self.kernels if not kernel.passes)
+
+    def launched_with(self, kernel: KernelPlan) -> tuple[KernelPlan, ...]:
+        """The kernels of a launch, in the order of the rule."""
+        return tuple(other for other in self.kernels if other.name in (kernel.beside, kernel.name))
+
+    @property
     def layouts(self) -> dict[str, str]:
         """What the rule requires of strides, by port: unit_stride or dense."""
         return required_layouts(self.point.rule)
