@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
@@ -14,6 +15,7 @@ from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.swizzle import with_swizzles
 from kdsl.lower.tir.function import Argument
+from kdsl.lower.turns import with_turns
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
 
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
@@ -39,8 +41,8 @@ class CudaSource:
     lines: SourceMap = field(factory=SourceMap, repr=False)
 
 
-def passes():
-    """The lowering, in order."""
+def passes(turned=lambda module: module):
+    """The lowering, in order; `turned` puts stages on other warps."""
     return [
         s_transform.CanonicalizeLoop(),
         s_transform.LowerCrossThreadReduction(),
@@ -74,6 +76,7 @@ def passes():
         with_swizzles,
         s_transform.InjectPTXAsyncCopy(),
         s_transform.MergeSharedMemoryAllocations(),
+        turned,
         with_joined_guards,
         t_transform.SplitHostDevice(),
     ]
@@ -129,6 +132,7 @@ def lower_cuda(
     threads: tuple[int, ...],
     stages: tuple[str, ...] = (),
     resident: int | None = None,
+    turns: Mapping[str, int] | None = None,
 ) -> CudaSource:
     """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`.
 
@@ -137,7 +141,7 @@ def lower_cuda(
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
-        for step in passes():
+        for step in passes(with_turns(turns or {}, stages, threads[-1])):
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
         shared = shared_bytes(func.body)

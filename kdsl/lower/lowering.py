@@ -53,7 +53,7 @@ class Lowering:
             if self.plan.target.family == "cuda":
                 arch = str(self.plan.target.fields["tool"])
                 stages = tuple(dict.fromkeys(stage.name for stage in kernel.stages))
-                return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident)
+                return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident, kernel.turns)
             return lower_host(scheduled)
 
     @cached_property

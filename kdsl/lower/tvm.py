@@ -75,12 +75,12 @@ with _without_torch():
         decl_buffer,
         op,
     )
-    from tvm_ffi import structural_equal, structural_walk
+    from tvm_ffi import structural_equal, structural_map, structural_walk
 
 __all__ = [
     "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",
     "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
     "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing", "TvmTarget", "Var",
     "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
-    "save_json", "structural_equal", "structural_walk", "t_transform", "tirx", "tvm",
+    "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform", "tirx", "tvm",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_
 from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
+from kdsl.plan.cuda.turns import turns
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
 from kdsl.plan.homes import extents, place, received
 from kdsl.plan.layout import transposing_options
@@ -104,6 +105,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         settled=settled(body, tensors, fences, fetched),
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
+        turns=turns(body, builder.products, builder.squares, tensors, role.warps),
         registers=pins.number(kernel.name, "registers"), beside=beside_of(kernel, arrivals), passed=passed,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
