@@ -231,7 +231,8 @@ class KernelBuilder:
         local = [n for n, t in self.kernel.tensors.items()
                  if t.scope == "step" and t.held_in == n and n not in {*kept, *copied}]  # fmt: skip
         reads, writes = self.port_regions()
-        reads += [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
+        kept_once = {c.tensor for c in self.kernel.carries} | {s.tensor for s in self.kernel.prologue}
+        reads += [whole(self.buffers[name]) for name in self.kernel.tensors if name in kept_once]
         moved = [whole(self.buffers[name]) for name in carries]
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip

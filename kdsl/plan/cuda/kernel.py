@@ -21,6 +21,7 @@ from kdsl.plan.cuda.fragments import (
     row_index,
     with_fragments,
 )
+from kdsl.plan.cuda.once import once
 from kdsl.plan.cuda.private import (
     deal_private,
     owned_by_lanes,
@@ -65,6 +66,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
     parts = with_parts(stages.body, tensors, operator, role)
     tensors, stages = parts.tensors, evolve(stages, body=parts.body)
+    stages, tensors = once(stages, tensors, operator, request.sequential)
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
     arrivals = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
