@@ -78,6 +78,11 @@ def label(argument) -> str | None:
     return str(named.name) if named is not None else None
 
 
+def as_small(value):
+    """The index in 32 bits."""
+    return value if isinstance(value, int) or str(value.ty.dtype) == "int32" else value.astype("int32")
+
+
 def as_index(value):
     """An int64 TIR value: addresses outside the kernel's own tensors."""
     if is_number(value):
@@ -325,7 +330,10 @@ class Scope:
                 stored = [tirx.truncmod(step.astype("int32"), constant(tensor.ring, "int32")), *stored]
             return self.buffers[name], stored or [0]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
-        return self.signature.workspace(tensor), [as_index(i) for i in (self.places[tensor.steps], *values)]
+        places = (self.places[tensor.steps], *values)
+        if tensor.name in self.signature.kernel.passes:  # a ring is small, and lies where 32 bits reach
+            return self.signature.workspace(tensor), [as_small(i) for i in places]
+        return self.signature.workspace(tensor), [as_index(i) for i in places]
 
     def workspace_place(self, steps: str | None):
         """The position of the tensors of a step in their workspaces: its slot, and the parallel indices in it."""

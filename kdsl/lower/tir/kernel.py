@@ -262,7 +262,7 @@ class KernelBuilder:
         found = []
         for name in sorted(steps, key=str):
             scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
-            place = as_index(self.turn()[0]) if self.kernel.passes else scope.workspace_place(name)
+            place = self.turn()[0] if self.kernel.passes else scope.workspace_place(name)
             statement, self.places[name] = self.signature.hold(f"place{suffix}", place)
             found.append(statement)
         return found
