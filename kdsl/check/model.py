@@ -301,6 +301,9 @@ class Role:
     span: Span = field(repr=False, eq=False)
 
 
+ENGINES = ("cp.async", "cp.async.bulk", "tma", "shuffle", "shared")  # what else a tensor comes `via`
+
+
 @frozen
 class Home:
     """Where a tensor lives. `readers` empty: its home; else a view that only these stages or kernels use."""
@@ -311,6 +314,13 @@ class Home:
     memory: str
     attributes: Mapping[str, object]
     span: Span = field(repr=False, eq=False)
+
+    @property
+    def beside(self) -> str | None:
+        """The kernel whose warps share the blocks and pass the tensor, where `via` names one."""
+        via = self.attributes.get("via")
+        engine = via is None or via in ENGINES or str(via).startswith(("ld.", "st."))
+        return None if engine else str(via)
 
 
 @frozen

@@ -25,6 +25,7 @@ from kdsl.plan.model import KernelPlan
 GROUP = "kdsl_group"
 APART = 128  # bytes that each warps' part of shared memory starts at multiples of
 BARRIER_BYTES = 8
+REGISTERS, STEP = 65536, 8  # of an SM, and what a warp's number is a multiple of
 HELPERS = """\
 __device__ __forceinline__ void kdsl_warps_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
@@ -86,6 +87,7 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
     inside = {f"{name}_ptr" for name in given.passes} | {GROUP}
     declared = {**second.parameters, **first.parameters}
     declared = {name: text for name, text in declared.items() if name not in inside}
+    takes, gives = dealt(taken, given, groups)
     text = "\n".join([
         *dict.fromkeys((*second.helpers, *first.helpers)), HELPERS, first.text, second.text,
         f'extern "C" __global__ void __launch_bounds__({32 * all_warps}, 1) {symbol}({", ".join(declared.values())}) {{',
@@ -99,10 +101,10 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
         "  }",
         "  __syncthreads();",
         f"  if (kdsl_warp < {taken.threads[1]}) {{",
-        *registers(taken, "inc"),
+        *takes,
         f"    {second.name}({arguments(second, {}, 'kdsl_shared', 'kdsl_warp', '1')});",
         "  } else {",
-        *registers(given, "dec"),
+        *gives,
         f"    int kdsl_group = (kdsl_warp - {taken.threads[1]}) / {warps};",
         f"    {first.name}({arguments(first, second.rings, f'kdsl_shared + {places[0]} + kdsl_group * {rounded(giver.shared_bytes)}', f'(kdsl_warp - {taken.threads[1]}) % {warps}', '2 + kdsl_group')});",
         "  }",
@@ -114,11 +116,19 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
                   shared_bytes=total, threads=(32, all_warps), lines=SourceMap())  # fmt: skip
 
 
-def registers(kernel: KernelPlan, way: str) -> list[str]:
-    """The line that makes a kernel's warps give registers back or take more."""
-    if kernel.registers is None:
-        return []
-    return [f'    asm volatile("setmaxnreg.{way}.sync.aligned.u32 {kernel.registers};");']
+def dealt(taken: KernelPlan, given: KernelPlan, groups: int) -> tuple[list[str], list[str]]:
+    """Lines with which the one kernel's warps take the registers that the other's give back, where a role says how many.
+
+    A block is given equal numbers for all, and deals out no more than that.
+    """
+    if taken.registers is None:
+        return [], []
+    takers, givers = taken.threads[1], groups * given.threads[1]
+    each = REGISTERS // (32 * (takers + givers)) // STEP * STEP
+    left = (each * (takers + givers) - taken.registers * takers) // givers // STEP * STEP
+    more, less = (taken.registers, left) if taken.registers >= each else (left, taken.registers)
+    lines = [f'    asm volatile("setmaxnreg.{way}.sync.aligned.u32 {count};");' for way, count in (("inc", more), ("dec", less))]
+    return (lines[:1], lines[1:]) if taken.registers >= each else (lines[1:], lines[:1])
 
 
 def arguments(of: Role, rings: dict[str, str], shared: str, warp: str, barrier: str) -> str:

@@ -10,6 +10,8 @@ from kdsl.lower.host import HostSource, lower_host
 from kdsl.lower.stir.schedule import ScheduledKernel, making_code, schedule_kernel
 from kdsl.lower.tir.kernel import KernelFunction, build_function
 from kdsl.lower.toolchain import cc, nvcc
+from kdsl.plan.cuda.beside import apart
+from kdsl.plan.derive import derive
 from kdsl.plan.model import KernelPlan, Plan
 
 # `exp` and divisions by the hardware's approximations, a few units in the last place of f32: far below the rounding
@@ -31,6 +33,14 @@ class Lowering:
     def scheduled(self) -> tuple[ScheduledKernel, ...]:
         """Raises StepRefused on a step that TVM refuses."""
         return tuple(schedule_kernel(f, k) for f, k in zip(self.functions, self.plan.kernels))
+
+    @cached_property
+    def apart(self) -> Lowering:
+        """The same rule with every kernel a launch of its own; itself where none shares a launch."""
+        plan = self.plan
+        if not any(kernel.beside for kernel in plan.kernels):
+            return self
+        return Lowering(derive(apart(plan.point), plan.operator, plan.specialization))
 
     @cached_property
     def alone(self) -> tuple[HostSource, ...] | tuple[CudaSource, ...]:

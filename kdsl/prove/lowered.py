@@ -25,6 +25,9 @@ from kdsl.prove.thresholds import beyond, thresholds
 from kdsl.source.span import Span
 
 
+LINKED = "kernels of one launch are proved one after the other; `kdsl prove --threads` runs them side by side"
+
+
 def scheduled_functions(lowering: Lowering) -> list[Function]:
     """The kernels after scheduling, binding and tensorization: where the proof is made."""
     return [Function(k.function.name, _only(k.module), k.function.arguments) for k in lowering.scheduled]
@@ -68,6 +71,9 @@ def prove(
     `seed` asks for it. Raises what lowering raises (StepRefused, ToolMissing, CompilerFailed); any other
     outcome is a Proof.
     """
+    if lowering.apart is not lowering:
+        found = prove(lowering.apart, shape, trials, seed=seed, scheduled=scheduled, fresh=fresh, progress=progress)
+        return evolve(found, assumptions=(*found.assumptions, LINKED))
     plan = lowering.plan
     name = name_of(plan)
     if meaning_of(plan.operator) is None:

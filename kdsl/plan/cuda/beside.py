@@ -15,14 +15,7 @@ from kdsl.check.model import Home, Kernel, RulePoint
 from kdsl.plan.model import KernelPlan, PlannedStage
 from kdsl.plan.refusal import PlanRefused
 
-ENGINES = ("cp.async", "cp.async.bulk", "shuffle", "shared")
 PIECE = 16  # bytes of a copy where the kernels are launches of their own
-
-
-def from_beside(home: Home) -> str | None:
-    """The kernel beside that a tensor comes from, if it does."""
-    via = home.attributes.get("via")
-    return via if via is not None and via not in ENGINES and not via.startswith(("ld.", "st.")) else None
 
 
 def parted(stages: Iterable[PlannedStage], which: Callable[[PlannedStage], bool]):
@@ -33,10 +26,10 @@ def parted(stages: Iterable[PlannedStage], which: Callable[[PlannedStage], bool]
 
 def beside_of(kernel: Kernel, arrivals: tuple[PlannedStage, ...]) -> str | None:
     """The one kernel that a kernel's tensors come from. Raises PlanRefused."""
-    names = dict.fromkeys(from_beside(kernel.homes[stage.tensor]) for stage in arrivals)
+    names = dict.fromkeys(kernel.homes[stage.tensor].beside for stage in arrivals)
     if len(names) > 1:
         raise PlanRefused(
-            "D361", f"kernel `{kernel.name}` takes tensors from {len(names)} kernels beside it", kernel.span,
+            "D362", f"kernel `{kernel.name}` takes tensors from {len(names)} kernels beside it", kernel.span,
             observed=", ".join(map(str, names)), required="one", help=("leave the others in the workspace",),
         )  # fmt: skip
     return next(iter(names), None)
@@ -51,7 +44,7 @@ def with_passes(kernels: list[KernelPlan]) -> tuple[KernelPlan, ...]:
             continue
         giver = by_name.get(kernel.beside)
         if giver is None:
-            raise PlanRefused("D361", f"no kernel `{kernel.beside}` comes before `{kernel.name}`", kernel.span,
+            raise PlanRefused("D362", f"no kernel `{kernel.beside}` comes before `{kernel.name}`", kernel.span,
                               observed=f"via {kernel.beside}", required="a kernel of the rule, made before")  # fmt: skip
         refuse_apart(kernel, giver)
         rings = {there: kernel.tensors[here] for here, there in kernel.passed.items()}
@@ -78,7 +71,7 @@ def refuse_apart(kernel: KernelPlan, giver: KernelPlan) -> None:
          f"{warps[0]} warps and {groups} times {giver.threads[1]}", "multiples of 4"),
     ):  # fmt: skip
         if wrong:
-            raise PlanRefused("D362", f"kernels `{giver.name}` and `{kernel.name}` {what}", kernel.span,
+            raise PlanRefused("D363", f"kernels `{giver.name}` and `{kernel.name}` {what}", kernel.span,
                               observed=found, required=needed)  # fmt: skip
 
 
@@ -88,12 +81,14 @@ def grid_text(kernel: KernelPlan) -> str:
 
 def apart(point: RulePoint) -> RulePoint:
     """The same rule with every kernel a launch of its own: what passes between them lies in the workspace."""
-    kernels = []
-    for kernel in point.kernels:
-        homes = {
-            name: evolve(home, attributes={**home.attributes, "via": "cp.async", "via.bytes": PIECE})
-            if from_beside(home) is not None else home
-            for name, home in kernel.homes.items()
-        }  # fmt: skip
-        kernels.append(evolve(kernel, homes=homes))
-    return evolve(point, kernels=tuple(kernels))
+    return evolve(point, kernels=tuple(evolve(kernel, homes=fetched(kernel)) for kernel in point.kernels))
+
+
+def fetched(kernel: Kernel) -> dict[str, Home]:
+    """The homes of a kernel, with copies in place of what warps beside it pass; all rings are then of one depth."""
+    depths = [home.attributes["ring"] for home in kernel.homes.values() if "ring" in home.attributes and not home.beside]
+    copied = {"via": "cp.async", "via.bytes": PIECE, **({"ring": depths[0]} if depths else {})}
+    return {
+        name: evolve(home, attributes={**home.attributes, **copied}) if home.beside else home
+        for name, home in kernel.homes.items()
+    }

@@ -11,7 +11,7 @@ from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
-from kdsl.plan.cuda.beside import beside_of, from_beside, parted
+from kdsl.plan.cuda.beside import beside_of, parted
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import (
     by_rows,
@@ -70,7 +70,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
     arrivals = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
-    arrivals, copies = parted(arrivals, lambda stage: from_beside(kernel.homes[stage.tensor]) is not None)
+    arrivals, copies = parted(arrivals, lambda stage: kernel.homes[stage.tensor].beside is not None)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
     copies += tuple(evolve(stage, kind="copy") for stage in own_tiles)
     passed = {stage.tensor: incoming[stage.tensor].name for stage in arrivals}
@@ -108,7 +108,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         turns=turns(body, builder.products, builder.squares, tensors, role.warps),
-        registers=pins.number(kernel.name, "registers"), beside=beside_of(kernel, arrivals), passed=passed,
+        registers=role.registers, beside=beside_of(kernel, arrivals), passed=passed,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))
