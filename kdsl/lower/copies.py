@@ -29,15 +29,25 @@ def moved(statement):
 
 
 # TVM's helper branches on the condition, and stores zeros without it.
+CONDITIONAL = re.compile(r"__device__ void ptx_cp_async\w*_pred_\w*\([^{]*\{.*?^\}", re.MULTILINE | re.DOTALL)
 BRANCHING = re.compile(
     r'    "\{\\n"\n    " \.reg \.pred p;\\n"\n    " setp\.eq\.u32 p, %3, 1;\\n"\n'
     r'    " @p (cp\.async\.\w+\.shared\.global(?:\.L2::128B)?) \[%0\], \[%1\], %2;\\n"\n'
     r'    " @!p [^\n]*\n    "\}\\n"\n    :: "r"\(dst_addr\), "l"\(src_p\), "n"\((\d+)\), "r"\(predicate\)[^\n]*\n'
 )
+FILLING = r'    "\1 [%0], [%1], %2, %3;\\n"\n    :: "r"(dst_addr), "l"(src_p), "n"(\2), "r"(predicate ? \2 : 0)\n'
 
 
 def filling(source: str) -> str:
-    """The source with conditional copies that read no bytes, and fill with zeros, where the condition fails."""
-    return BRANCHING.sub(
-        r'    "\1 [%0], [%1], %2, %3;\\n"\n    :: "r"(dst_addr), "l"(src_p), "n"(\2), "r"(predicate ? \2 : 0)\n', source
-    )
+    """The source with conditional copies that read no bytes, and fill with zeros, where the condition fails.
+
+    Raises ValueError where TVM writes its helper in a way that is not known here.
+    """
+    return CONDITIONAL.sub(_filled, source)
+
+
+def _filled(helper: re.Match) -> str:
+    text, found = BRANCHING.subn(FILLING, helper[0])
+    if found != 1:
+        raise ValueError(f"a conditional asynchronous copy has another text than expected:\n{helper[0]}")
+    return text

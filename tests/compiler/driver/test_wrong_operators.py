@@ -25,7 +25,7 @@ CHUNK = {
     "the last token left out": (r"valid\(n, c, i\) = c \* C \+ i < length\(n\)",
                                 "valid(n, c, i) = c * C + i < length(n) - 1"),
     "the scale dropped": (r"(rsqrt\(qq\[i\] \+ 1e-6\)) \* scale", r"\1"),
-    "the heads of another group": (r"(head\(h\) += )h / \(HV / H\)", r"\1h % H"),
+    "the heads of another group": (r"(head\(h\) += )if HV == H then h else h / \(HV / H\)", r"\1h % H"),
 }  # fmt: skip
 DECODE = {
     "the heads of another group": (r"(head\(h\) += )h / \(HV / H\)", r"\1h % H"),

@@ -54,7 +54,8 @@ def test_matrix_instructions_come_from_the_products_alone(compiler):
     function = recurrence.code.sass.of(recurrence.code.kernel)
     homes = [recurrence.stage_of(i) for i in executing(function) if is_matrix(i)]
     assert len(homes) == 52 and set(homes) == set(PRODUCTS)
-    assert homes.count("state_key") == 16
+    assert homes.count("state_key") in (15, 16, 17), "ptxas may give one the line of the product beside it"
+    assert homes.count("state_key") + homes.count("state_query") == 32
     assert homes.count("solve_apply") in (1, 2), "ptxas may leave one of a pair without a line of its own"
 
 

@@ -51,7 +51,7 @@ def test_rows_may_lie_at_any_multiple_of_what_is_taken_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("change, said", [
-    (("; z : e by v_tile", ""), "4 warps hold 64 rows `e` of"),
+    (("y : e by v_tile; ", ""), "4 warps hold 64 rows `e` of"),
     (("all : v_tile / 16 warps", "all : 2 warps"), "2 warps hold 32 rows `e` of"),
 ])  # fmt: skip
 def test_rows_that_no_warp_holds(tmp_path, change, said):

@@ -118,24 +118,24 @@ CHUNK_CHEATS = [
         CENTRED,
         {},
     ),
-    ("keys decayed twice", [("exp2(-gc[j, d])", "exp2(gc[j, d])")], "undo_k", FACTORED, {}),
+    ("keys decayed twice", [("kn[j, d] / exp2(gc[j, d])", "kn[j, d] * exp2(gc[j, d])")], "undo_k", FACTORED, {}),
     ("no cumulative sum", [("lg[i, d] + gc[i - 1, d] scan i", "lg[i, d]")], "decay_sum", PAIR, {}),
-    ("dt_bias dropped", [("rate[] * gx[i, d] + rate[] * bias[d]", "rate[] * gx[i, d]")], "log_gate", PAIR, BOUNDED),
+    ("dt_bias dropped", [("rate[] * gx[i, d] + shift[d]", "rate[] * gx[i, d]")], "log_gate", PAIR, BOUNDED),
     (
         "A_log dropped",
-        [("rate[] * gx[i, d] + rate[] * bias[d]", "(gx[i, d] + bias[d]) * 1.4426950408889634")],
+        [("rate[] * gx[i, d] + shift[d]", "-(gx[i, d] + bias[d]) * 1.4426950408889634")],
         "log_gate",
         PAIR,
         BOUNDED,
     ),
-    ("A_log of head 0", [("rate[] = exp(A_log[h])", "rate[] = exp(A_log[0])")], "gate_rate|log_gate", PAIR, BOUNDED),
-    ("exp(A_log) as a series", [("rate[] = exp(A_log[h])", "rate[] = 1.0 + A_log[h]")], None, PAIR, BOUNDED),
+    ("A_log of head 0", [("-exp(A_log[h]) * 1.4", "-exp(A_log[0]) * 1.4")], "gate_rate|gate_shift", PAIR, BOUNDED),
+    ("exp(A_log) as a series", [("-exp(A_log[h]) * 1.4", "-(1.0 + A_log[h]) * 1.4")], None, PAIR, BOUNDED),
     (
         "sigmoid as a line",
         [
             (
-                "/ (1.0 + exp2(-(rate[] * gx[i, d] + rate[] * bias[d])))",
-                "* (0.5 + 0.25 * (rate[] * gx[i, d] + rate[] * bias[d]))",
+                "/ (1.0 + exp2(rate[] * gx[i, d] + shift[d]))",
+                "* (0.5 - 0.25 * (rate[] * gx[i, d] + shift[d]))",
             )
         ],
         None,
@@ -155,12 +155,11 @@ CHUNK_CHEATS = [
         "padded rows decay",
         [
             (
-                "if valid(n, c, i) then (lower_bound * 1.4426950408889634 / (1.0 + exp2(-(rate[] * gx[i, d]"
-                " + rate[] * bias[d])))) else 0.0",
-                "lower_bound * 1.4426950408889634 / (1.0 + exp2(-(rate[] * gx[i, d] + rate[] * bias[d])))",
+                "least[i] = if valid(n, c, i) then lower_bound * 1.4426950408889634 else 0.0",
+                "least[i] = lower_bound * 1.4426950408889634",
             )
         ],
-        "log_gate",
+        "gate_least|log_gate",
         PAIR,
         BOUNDED,
     ),
@@ -172,8 +171,8 @@ CHUNK_CHEATS = [
         PAIR,
         {**BOUNDED, "allow_neg_eigval": True},
     ),
-    ("heads interleaved", [("head(h) = h / (HV / H)", "head(h) = h % H")], None, PAIR, {}),
-    ("first head for all", [("head(h) = h / (HV / H)", "head(h) = 0")], None, PAIR, {}),
+    ("heads interleaved", [("head(h) = if HV == H then h else h / (HV / H)", "head(h) = h % H")], None, PAIR, {}),
+    ("first head for all", [("head(h) = if HV == H then h else h / (HV / H)", "head(h) = 0")], None, PAIR, {}),
     ("sequences start one late", [("max(cu_seqlens[n], 0)", "max(cu_seqlens[n] + 1, 0)")], None, PAIR, {}),
     (
         "sequences end one early",
