@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from kdsl.lower.cuda import CudaSource, lower_cuda
-from kdsl.lower.link import linked
 from kdsl.lower.host import HostSource, lower_host
+from kdsl.lower.link import linked
 from kdsl.lower.stir.schedule import ScheduledKernel, making_code, schedule_kernel
 from kdsl.lower.tir.kernel import KernelFunction, build_function
 from kdsl.lower.toolchain import cc, nvcc

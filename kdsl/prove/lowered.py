@@ -24,7 +24,6 @@ from kdsl.prove.specification import meaning_of
 from kdsl.prove.thresholds import beyond, thresholds
 from kdsl.source.span import Span
 
-
 LINKED = "kernels of one launch are proved one after the other; `kdsl prove --threads` runs them side by side"
 
 
