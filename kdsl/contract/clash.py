@@ -1,12 +1,14 @@
 """Conditions that exclude each other word for word: `A * B <= 33` here, `A * B > 33 or T < 8` and `T >= 8` there.
 
 Comparisons of the same two terms are held against each other whatever the terms are, so products of sizes, which no
-range decides, are told apart too. Sound and quick; what it does not refute is left to the search.
+range decides, are told apart too; comparisons of one term with numbers leave it a range (`A * B <= 26`, `A * B > 92`).
+Sound and quick; what it does not refute is left to the search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
@@ -24,13 +26,39 @@ def clash(conditions: Iterable[Condition], env: Mapping[str, object]) -> bool:
     pending = [(condition.predicate, condition.wanted) for condition in conditions]
     while True:
         later = [part for predicate, wanted in pending for part in _told(predicate, wanted, known, env)]
-        if any(not orders for orders in known.values()):
+        if any(not orders for orders in known.values()) or _without_values(known):
             return True
         if any(_impossible(predicate, wanted, known, env) for predicate, wanted in later):
             return True
         if len(later) == len(pending):
             return False
         pending = later
+
+
+def _without_values(known: Known) -> bool:
+    """Whether a term is left no value between the numbers that it is compared with."""
+    ends: dict[str, tuple[tuple[float, bool], tuple[float, bool]]] = {}  # lowest and highest, and whether beyond them
+    for (left, right), orders in known.items():
+        if (number := _number(left)) is not None:
+            term, orders = right, frozenset("".join(orders).translate(MIRRORED))
+        elif (number := _number(right)) is not None:
+            term = left
+        else:
+            continue
+        low, high = ends.get(term, ((-inf, False), (inf, False)))
+        if "<" not in orders:
+            low = max(low, (number, "=" not in orders))
+        if ">" not in orders:
+            high = min(high, (number, "=" in orders))
+        ends[term] = low, high
+    return any(low[0] > high[0] or low[0] == high[0] and (low[1] or not high[1]) for low, high in ends.values())
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _told(predicate: n.Node, wanted: bool, known: Known, env: Mapping[str, object]) -> list[tuple[n.Node, bool]]:
@@ -53,6 +81,9 @@ def _told(predicate: n.Node, wanted: bool, known: Known, env: Mapping[str, objec
 
 def _impossible(predicate: n.Node, wanted: bool, known: Known, env: Mapping[str, object]) -> bool:
     node = strip(predicate)
+    value = decide(node, env)
+    if isinstance(value, bool):
+        return value is not wanted
     if isinstance(node, n.Not):
         return _impossible(node.operand, not wanted, known, env)
     if isinstance(node, n.Logical):

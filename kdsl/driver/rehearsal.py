@@ -20,7 +20,7 @@ from kdsl.contract.verdict import Status, Verdict
 from kdsl.driver.emulation import LoweredProgram
 from kdsl.emulate.program import values
 from kdsl.emulate.refusal import Refusal
-from kdsl.emulate.rehearsals import CALLS, Tried, rehearsals
+from kdsl.emulate.rehearsals import CALLS, IN_TURN, Tried, rehearsals
 from kdsl.emulate.run import emulate
 from kdsl.lower.lowering import Lowering
 from kdsl.plan.model import Plan
@@ -72,10 +72,10 @@ def verdict(plan: Plan, status: Status, found: str) -> Verdict:
 
 
 def runs(program: LoweredProgram, seed: int) -> Iterator[Rehearsal]:
-    """Every call that the rule takes, run and judged; longer ones where it takes none of the short ones."""
+    """Every call that the rule takes, run and judged; larger ones where it takes none of the small ones."""
     sizes = program.lowering.plan.specialization.sizes
-    for long in (False, True):
-        calls = rehearsals(program.operator, program.settings, sizes, seed, long)
+    for kinds in IN_TURN:
+        calls = rehearsals(program.operator, program.settings, sizes, seed, kinds)
         taken = [tried for tried in calls if takes(program, tried)]
         yield from (run(program, tried) for tried in taken)
         if taken:

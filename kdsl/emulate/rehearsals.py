@@ -106,6 +106,32 @@ def long_views(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried
     return same("long views", {**call, **apart(call)})
 
 
+def many_sequences(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """States of 128 heads in all: tails, empty sequences, single tokens, three chunks with decays near one."""
+    call = dict(chunk_call(np.random.default_rng([seed, 44]), sizes, (33, 0, 1, 16) * 16, settings))
+    return same("many sequences", {**call, "g": gates(call, settings, SLOW)})
+
+
+def many_heads(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """Tokens that do not lie side by side, 128 value heads, in another order."""
+    call = dict(chunk_call(np.random.default_rng([seed, 45]), {**sizes, "HV": 128}, (21,), settings))
+    return same("many heads", {**call, **apart(call)}, seed=5)
+
+
+def many_rows(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """The same number of rows of a batch, without offsets and states."""
+    call = chunk_call(np.random.default_rng([seed, 46]), {**sizes, "HV": 1, "B": 128, "T": 19}, None, settings)
+    kept = {name: value for name, value in call.items() if name not in ("initial_state", "dt_bias")}
+    return same("many rows", kept)
+
+
+def many_one_hot(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """A channel of the keys for each token of a chunk, all of them in eight sequences with states."""
+    call = dict(chunk_call(np.random.default_rng([seed, 47]), {**sizes, "HV": 1}, (16,) * 128, settings))
+    rows = np.resize(np.eye(sizes["K"]), (16 * 128, sizes["K"]))[None, :, None, :]
+    return with_rows(call, rows, settings)
+
+
 def strongest_gates(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
     call = dict(chunk_call(np.random.default_rng([seed, 16]), {**sizes, "HV": 1}, (40,), settings))
     return same("strong gates", {**call, "g": gates(call, settings, STRONG)})
@@ -239,13 +265,20 @@ CALLS: dict[str, tuple[Kind, ...]] = {
 }  # fmt: skip
 
 
-# For rules that take none of those: their calls are longer, and cost more seconds.
+# For rules that take none of those: calls with long sequences or many states cost more seconds.
 LONG_CALLS: dict[str, tuple[Kind, ...]] = {"kda.chunk_forward": (long_sequence, long_row, long_views)}
+MANY_CALLS: dict[str, tuple[Kind, ...]] = {
+    "kda.chunk_forward": (many_sequences, many_heads, many_rows, many_one_hot)
+}
+IN_TURN = (CALLS, LONG_CALLS, MANY_CALLS)
 
 
 def rehearsals(
-    operator: str, settings: Settings, sizes: Mapping[str, int] = {}, seed: int = 0, long: bool = False
+    operator: str,
+    settings: Settings,
+    sizes: Mapping[str, int] = {},
+    seed: int = 0,
+    kinds: Mapping[str, tuple[Kind, ...]] = CALLS,
 ) -> tuple[Tried, ...]:
-    """One call of every kind for an operator, drawn from the seed; `long` ones for rules that take no others."""
-    kinds = LONG_CALLS.get(operator, ()) if long else CALLS[operator]
-    return tuple(make(settings, {**SIZES, **sizes}, seed) for make in kinds)
+    """One call of every kind for an operator, drawn from the seed."""
+    return tuple(make(settings, {**SIZES, **sizes}, seed) for make in kinds.get(operator, ()))

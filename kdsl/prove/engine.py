@@ -43,7 +43,8 @@ class Storage:
 
 
 FIELD = Storage(np.uint32, TAINT | np.uint32(777), WIDTH)
-DEGREE = Storage(np.uint32, 0, 3)  # struct val of degree.h
+DEGREE = Storage(np.uint64, 0)
+INDETERMINATE = 1 << 32 | 1  # as degree.h packs it: of degree 1, its coefficient 1
 FLOAT = Storage(np.float64, np.nan)
 
 
@@ -140,15 +141,14 @@ def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
     literals = [_linear(value) for value in program.exact_literals] or [0]
     library.setup(_words(literals))
     memory = _Memory()
-    one = np.array([1, 1, 0], np.uint32)
     for name, layout in situation.layouts.items():
-        memory.arrays[name] = np.tile(one, (layout.length, 1))
+        memory.arrays[name] = np.full(layout.length, INDETERMINATE, np.uint64)
         if name in situation.written and name not in situation.call.given | {"pool"}:
             memory.arrays[name][:] = 0
-    scalars = {name: one.copy() for name in program.levels}
+    scalars = {name: np.array([INDETERMINATE], np.uint64) for name in program.levels}
     _run(library, program, situation, memory, scalars, DEGREE, False, False)
     degrees = [
-        int(memory.arrays[name][situation.layouts[name].positions][..., 0].max(initial=0))
+        int(memory.arrays[name][situation.layouts[name].positions].max(initial=0) >> np.uint64(32))
         for name in situation.written
         if name in situation.layouts
     ]

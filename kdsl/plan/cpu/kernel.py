@@ -14,7 +14,7 @@ from kdsl.plan.stages import kernel_stages
 def plan_cpu_kernel(request: KernelRequest) -> KernelPlan:
     """Raises PlanRefused."""
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
-    pins = Pins.of(kernel, settings)
+    pins = Pins.of(kernel, {**request.dtypes, **settings})
     tensors, decisions = place(operator, graph, kernel, "stack", settings, pins)
     stages = kernel_stages(operator, graph, kernel, "cpu", tensors, settings)
     tensors.update({copy.name: copy for copy in stages.copies})

@@ -53,7 +53,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     """Raises PlanRefused."""
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     role = one_role(kernel)
-    pins = Pins.of(kernel, settings)
+    pins = Pins.of(kernel, {**request.dtypes, **settings})
     products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)

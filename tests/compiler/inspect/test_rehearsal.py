@@ -61,11 +61,13 @@ def test_only_calls_that_the_rule_takes_are_tried(tmp_path):
     assert verdict.holds and verdict.found.startswith("1 calls, ")
 
 
-@pytest.mark.parametrize("rule, gate", [("mma_bounded", "bounded"), ("mma_any_gate", "precomputed")])
-def test_shipped_rules_pass_every_kind(rule, gate):
+@pytest.mark.parametrize("rule, gate, calls", [
+    ("mma_bounded", "bounded", 11), ("mma_any_gate", "precomputed", 11), ("wgmma_bounded", "bounded", 4),
+])  # fmt: skip
+def test_shipped_rules_pass_every_kind(rule, gate, calls):
     made = Lowering(plan(shipped(), rule, target="sm_90a", gate=gate, use_qk_l2norm_in_kernel=True))
     (verdict,) = rehearsal.rehearsed(made)
-    assert verdict.holds and verdict.found.startswith("11 calls, "), verdict.found
+    assert verdict.holds and verdict.found.startswith(f"{calls} calls, "), verdict.found
 
 
 def test_what_the_emulator_does_not_know_is_said(step, tmp_path, monkeypatch, caplog):

@@ -19,6 +19,7 @@ from kdsl.validate.gpu_report import error_numbers
 from kdsl.validate.probes import CHANNELS, HEADS, random_call
 
 K18_LENGTHS = (17, 37, 97, 15, 31, 63, 500)
+MANY_LENGTHS = (17, 0, 37, 16, 1, 64, 5, 33) * 8
 
 
 def precomputed(call: dict[str, Any], log_decay: float) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def chunk_cases(context: Context) -> Checks:
     yield "K16 fast decay over sixteen rows", partial(_k16, context)
     yield "K17 negative eigenvalues", partial(_k17, context)
     yield "K18 seven lengths in one call", partial(_k18, context)
+    yield "lengths of 64 sequences in one call", partial(_many, context)
     yield "K19 both integer types of cu_seqlens", partial(_k19, context)
     yield "K20 states of two dtypes", _k20
 
@@ -194,6 +196,11 @@ def _k18(context: Context) -> Outcome:
         states.append(last)
     agree = _agree(o, state, np.concatenate(outputs, axis=1), np.concatenate(states))
     return first if not first.passed or agree.passed else agree
+
+
+def _many(context: Context) -> Outcome:
+    """States enough for rules whose blocks fill the device."""
+    return accepted(context, context.random_call(context.rng(24), sum(MANY_LENGTHS), lengths=MANY_LENGTHS))
 
 
 def _k19(context: Context) -> Outcome:

@@ -29,6 +29,7 @@ FOUND = 86
 LONGEST = 150
 LENGTHS = (1, 0, 16, 33, 64, 5)
 LONG = (2000, 85)
+MANY = (5, 0, 17, 16) * 12
 _SUMMARY = re.compile(r"SUMMARY: (\d+) (?:error|hazard)")
 
 
@@ -101,7 +102,8 @@ def small_calls(device: Device, bundle: Bundle, seed: int) -> int:
         turned = {"initial_state": packed["initial_state"].swapaxes(-1, -2), "state_v_first": True}
         given = precomputed(random_call(rng, 50), -1.0)
         long = random_call(rng, sum(LONG), lengths=LONG)  # for rules whose few heads have long sequences
-        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given, long]
+        many = random_call(rng, sum(MANY), lengths=MANY)  # for rules whose blocks fill the device
+        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given, long, many]
         run = Runner(device)
     for call in calls:
         try:

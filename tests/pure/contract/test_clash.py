@@ -32,6 +32,11 @@ def conditions(*clauses: str) -> list[Condition]:
     ("A <= B", "B <= A", "A != B"),
     ("not (A < B or B < A)", "A != B"),
     ("A * B < C", "(A * B > C or B * C < A)", "B * C >= A"),
+    ("A * B <= 2", "A * B > 3"),
+    ("A * B < 2", "3 <= A * B"),
+    ("A * B < 2", "A * B == 2"),
+    ("A * B == 2", "A * B == 3"),
+    ("A * B <= M / 50", "M == 0 or A * B > M / 40"),  # of which only the second is left where M is 132
 ])  # fmt: skip
 def test_refuted(clauses):
     found = conditions(*clauses)
@@ -48,6 +53,10 @@ def test_refuted(clauses):
     ("A * B <= 33 or T >= 8", "A * B > 33 or T < 8"),
     ("A <= B", "B <= A"),
     ("A * B < C", "A * B <= C"),
+    ("A * B <= 3", "A * B > 2"),
+    ("A * B <= 3", "A * B >= 3"),
+    ("A * B < 3", "A * B > 2"),  # of whole numbers none; of others some
+    ("M == 0 or A * B > 3", "A * B <= 2"),
 ])  # fmt: skip
 def test_left_to_the_search(clauses):
     assert not clash(conditions(*clauses), {})

@@ -151,7 +151,7 @@ def test_nothing_to_do(tmp_path):
 
 
 def test_the_small_calls_of_the_sanitizer(tmp_path, build_kda):
-    for count, operator, options in ((4, CHUNK, OPTIONS), (3, DECODE, DECODE_OPTIONS)):
+    for count, operator, options in ((5, CHUNK, OPTIONS), (3, DECODE, DECODE_OPTIONS)):
         path = build_kda(tmp_path / f"{count}.kdsb", operator, DTYPES, options)
         status, text, _ = harness(tmp_path, tmp_path / "out", "--small-calls", path)
         assert status == 0 and text.strip() == f"small calls done: {count}", text
