@@ -74,7 +74,7 @@ def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
             crossing = Crossing(read.tensor, maker, found, owner, reader)
             if order[id(owner)] > order[id(reader)]:
                 late.setdefault((owner.name, reader.name), crossing)
-            elif not _in_workspace(owner, read.tensor) and "place" not in owner.lines.doubtful:
+            elif not _handed_on(owner, reader, read.tensor) and "place" not in owner.lines.doubtful:
                 lost.setdefault((owner.name, reader.name), []).append(crossing)
     for crossings in lost.values():
         point.report(_lost(crossings), subject=crossings[0].reader.name)
@@ -101,9 +101,12 @@ class Crossing:
     reader: KernelAtPoint
 
 
-def _in_workspace(kernel: KernelAtPoint, tensor: str) -> bool:
-    homes = (*kernel.kernel.views.get(tensor, ()), kernel.kernel.homes.get(tensor))
-    return any(home is not None and home.memory == "workspace" for home in homes)
+def _handed_on(owner: KernelAtPoint, reader: KernelAtPoint, tensor: str) -> bool:
+    """Whether the tensor lies where the other kernel can take it: from the workspace, or from the slot of a ring."""
+    taken = reader.kernel.homes.get(tensor)
+    memory = "shared" if taken is not None and taken.beside == owner.name else "workspace"
+    homes = (*owner.kernel.views.get(tensor, ()), owner.kernel.homes.get(tensor))
+    return any(home is not None and home.memory == memory for home in homes)
 
 
 def _lost(crossings: list[Crossing]) -> Diagnostic:
