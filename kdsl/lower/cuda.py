@@ -13,6 +13,7 @@ from kdsl.lower.guards import with_joined_guards
 from kdsl.lower.intrinsics.warpgroup import PREFIX as DESCRIBED
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
+from kdsl.lower.strides import with_strides
 from kdsl.lower.swizzle import with_swizzles
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.together import with_rows_together
@@ -148,6 +149,7 @@ def lower_cuda(
         (func,) = t_transform.Filter(is_device)(module).functions.values()
         shared = shared_bytes(func.body)
         module = t_transform.LowerIntrin()(t_transform.StmtSimplify()(lower_warp_memory(func)))
+        module = with_strides(module)
         (func,) = module.functions.values()
         if resident is not None:
             func = func.with_attr(MIN_BLOCKS, resident)

@@ -75,12 +75,13 @@ with _without_torch():
         decl_buffer,
         op,
     )
+    from tvm.ir.expr import Call, TensorLoad
     from tvm_ffi import structural_equal, structural_map, structural_walk
 
 __all__ = [
-    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",
     "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
-    "ScheduleError", "SeqStmt", "T", "TensorIntrin", "Trace", "TvmMissing", "TvmTarget", "Var",
+    "ScheduleError", "SeqStmt", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget", "Var",
     "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
     "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform", "tirx", "tvm",
 ]  # fmt: skip
