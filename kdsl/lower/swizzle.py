@@ -43,7 +43,7 @@ def swizzle_of(tensor: Tensor) -> Swizzle:
 def attributes(kernel: KernelPlan) -> dict[str, str]:
     """What a kernel's function says of its swizzled tensors; nothing where there are none."""
     found = {f"{tensor.name}{'' if tensor.name in kernel.passed else SUFFIX}": swizzle_of(tensor)
-             for tensor in kernel.tensors.values() if tensor.swizzle}  # fmt: skip
+             for tensor in kernel.tensors.values() if tensor.swizzle and tensor.scope != "passed"}  # fmt: skip
     found |= {name: swizzle_of(ring) for name, ring in kernel.passes.items() if ring.swizzle}
     text = " ".join(f"{name}:{s.shift}:{s.mask}:{s.piece}" for name, s in found.items())
     return {ATTRIBUTE: text} if text else {}

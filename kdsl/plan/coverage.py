@@ -79,7 +79,7 @@ def refuse_shared_results(operator: Operator, kernel: Kernel, plan: KernelPlan) 
     dealt = [index for index in spans if operator.indices[index].mode == "local"]
     for stage in plan.stages:
         tensor = plan.tensors.get(stage.tensor)
-        leaves = stage.tensor in outputs or (tensor is not None and tensor.scope == "call")
+        leaves = stage.tensor in outputs or (tensor is not None and tensor.scope in ("call", "passed"))
         for index in dealt if leaves else ():
             if index not in stage.indices:
                 raise PlanRefused(

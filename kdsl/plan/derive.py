@@ -10,7 +10,7 @@ from kdsl.check.model import Kernel, Operator, RulePoint, Specialization, names_
 from kdsl.check.sizes import conjuncts
 from kdsl.plan.coverage import refuse_shared_results
 from kdsl.plan.cpu.kernel import plan_cpu_kernel
-from kdsl.plan.cuda.beside import with_passes
+from kdsl.plan.cuda.beside import handed, with_passes
 from kdsl.plan.cuda.kernel import plan_cuda_kernel
 from kdsl.plan.homes import rounded_name
 from kdsl.plan.layout import required_layouts
@@ -30,7 +30,7 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
     kernels = []
     for kernel in point.kernels:
         request = KernelRequest(operator, graph.of_parts(kernel.parts), kernel, point.target, settings, made,
-                                specialization.dtypes, required_layouts(point.rule))  # fmt: skip
+                                specialization.dtypes, required_layouts(point.rule), handed(point, kernel))  # fmt: skip
         request.refuse_undealt()
         planned = FAMILIES[point.target.family](request)
         refuse_shared_results(operator, kernel, planned)

@@ -90,7 +90,7 @@ def received(operator: Operator, graph: Graph, kernel: Kernel, made: Mapping[str
             if read.tensor in own or read.tensor in found:
                 continue
             tensor = made.get(f"{read.tensor}_for_{kernel.name}") or made.get(read.tensor)
-            if tensor is None or tensor.scope != "call":
+            if tensor is None or tensor.scope not in ("call", "passed"):
                 raise PlanRefused(
                     "E402", f"`{read.tensor}` goes to stage `{reader}` of kernel `{kernel.name}`, but the kernel"
                     " that makes it never puts it into the workspace",

@@ -16,6 +16,6 @@ def kernel_bytes(kernel: KernelPlan, memory: str) -> dict[str, int]:
     found = {
         t.name: tensor_bytes(t)
         for t in kernel.tensors.values()
-        if t.memory == memory and t.scope != "call" and t.held_in == t.name
+        if t.memory == memory and t.scope not in ("call", "passed") and t.held_in == t.name
     }
     return dict(sorted(found.items(), key=lambda item: -item[1]))

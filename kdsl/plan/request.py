@@ -24,6 +24,7 @@ class KernelRequest:
     made: Mapping[str, Tensor]
     dtypes: Mapping[str, str]  # of the ports
     layouts: Mapping[str, str]  # what the rule claims of the ports' strides
+    handed: frozenset[str] = frozenset()  # tensors in shared memory that warps of another kernel take from there
 
     @property
     def grid(self) -> tuple[tuple[str, tuple[GridLoop, ...]], ...]:

@@ -84,7 +84,8 @@ def _copy(tensor: Tensor, home: Home, sizes: Mapping[str, int]) -> Tensor:
     shape = tuple(sizes[i] for i in tensor.indices)
     return Tensor(
         rounded_name(tensor.name, home), tensor.indices, shape, home.dtype or tensor.dtype, home.memory, scope,
-        home.span, tensor.order, int(home.attributes.get("pad", 0)), steps=tensor.steps,
+        home.span, tensor.order, int(home.attributes.get("pad", 0)), swizzle=int(home.attributes.get("swizzle", 0)),
+        steps=tensor.steps,
     )  # fmt: skip
 
 

@@ -321,7 +321,7 @@ class Scope:
     def element(self, name: str, values: list) -> tuple:
         """The buffer of a graph tensor, and where in it these indices lie."""
         tensor = self.signature.kernel.tensors[name]
-        if tensor.scope != "call":
+        if tensor.scope not in ("call", "passed"):
             stored = [values[axis] for axis in tensor.stored]
             if tensor.ring > 1:
                 stepped = self.signature.kernel.sequential
@@ -329,10 +329,10 @@ class Scope:
                 # steps are below 2^31, and a 64-bit remainder is a call on a GPU
                 stored = [tirx.truncmod(step.astype("int32"), constant(tensor.ring, "int32")), *stored]
             return self.buffers[name], stored or [0]
+        if tensor.scope == "passed":
+            return self.signature.workspace(tensor), [self.signature.group, *values]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         places = (self.places[tensor.steps], *values)
-        if tensor.name in self.signature.kernel.passes:  # a ring is small, and lies where 32 bits reach
-            return self.signature.workspace(tensor), [as_small(i) for i in places]
         return self.signature.workspace(tensor), [as_index(i) for i in places]
 
     def workspace_place(self, steps: str | None):

@@ -196,7 +196,9 @@ def ring_elsewhere(tensor: Tensor, ring: Tensor):
         strides.insert(0, apart)
         apart *= extent + (ring.pad if axis == len(ring.shape) - 1 and len(ring.shape) > 1 else 0)
     shape = [ring.ring, *ring.shape]
-    return decl_buffer(shape, TVM_DTYPE[ring.dtype], tensor.name, strides=[apart, *strides], layout=None)
+    return decl_buffer(
+        shape, TVM_DTYPE[ring.dtype], tensor.name, strides=[apart, *strides], scope="shared.dyn", layout=None
+    )
 
 
 def local_buffer(tensor: Tensor, passed: bool = False):

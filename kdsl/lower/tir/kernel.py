@@ -96,7 +96,9 @@ class KernelBuilder:
     def root(self):
         """The whole body: the root sblock with the grid inside."""
         for name, tensor in self.kernel.tensors.items():
-            if tensor.scope != "call" and tensor.held_in == tensor.name:
+            if tensor.scope == "passed":
+                self.buffers[name] = self.signature.workspace(tensor)
+            elif tensor.scope != "call" and tensor.held_in == tensor.name:
                 self.buffers[name] = local_buffer(tensor, name in self.kernel.passed)
         for name, tensor in self.kernel.tensors.items():
             if tensor.scope != "call":
@@ -157,11 +159,10 @@ class KernelBuilder:
         name = self.kernel.sequential
         loop, variable = Var(name, "int64"), Var(f"v_{name}", "int64")
         counted, trips = self.trips(name)
-        first = self.first_fetches(name, trips)
         if self.kernel.passes:
-            counted, trips = self.taken_in_turn(counted, trips, name, variable)
-        else:
-            self.step(name, variable)
+            counted, trips = self.taken_in_turn(counted, trips, name)
+        first = self.first_fetches(name, trips)
+        self.step(name, variable)
         realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
         return sequence([counted, *first, *prologue, nest_loops([(loop, trips)], realize)])
 
@@ -188,13 +189,18 @@ class KernelBuilder:
             return Bind(trips, extent), trips
         return self.signature.hold(f"{name}_trips", extent)  # of numbers that are held: TVM binds no loads of those
 
-    def taken_in_turn(self, counted, trips, name: str, variable):
-        """Groups of warps take the steps in turn: how many are this group's, and which one `variable` counts."""
-        groups = constant(next(iter(self.kernel.passes.values())).ring, "int64")
+    def taken_in_turn(self, counted, trips, name: str):
+        """Groups of warps take the steps in turn: how many are this group's."""
+        groups = constant(self.groups, "int64")
         self.signature.group = Var("kdsl_group", "int32")
-        group, own = self.signature.group.astype("int64"), Var(f"{name}_own", "int64")
-        self.step(name, variable * groups + group)
-        return sequence([counted, Bind(own, tirx.truncdiv(trips - group + groups - 1, groups))]), own
+        own = Var(f"{name}_own", "int64")
+        left = trips - self.signature.group.astype("int64") + groups - 1
+        return sequence([counted, Bind(own, tirx.truncdiv(left, groups))]), own
+
+    @property
+    def groups(self) -> int:
+        """How many groups of warps take steps in turn: as many as there are slots to pass them in."""
+        return next(iter(self.kernel.passes.values())).ring
 
     @property
     def landing(self) -> list[str]:
@@ -202,10 +208,12 @@ class KernelBuilder:
         return [stage.tensor for stage in self.kernel.copies] + list(self.kernel.passed)
 
     def turn(self) -> tuple:
-        """The slot of this step's ring that is passed, and how often it was used before."""
-        name = next(iter(self.kernel.passed), None)
-        ring = self.kernel.tensors[name] if name else next(iter(self.kernel.passes.values()))
-        step, slots = self.outer[self.kernel.sequential].astype("int32"), constant(ring.ring, "int32")
+        """The slot that this step is passed in, and how often it was used before; a group has one slot."""
+        name = self.kernel.sequential
+        if self.kernel.passes:
+            return self.signature.group, self.outer[of_run(name)].astype("int32")
+        slots = constant(self.kernel.tensors[next(iter(self.kernel.passed))].ring, "int32")
+        step = self.outer[name].astype("int32")
         return tirx.truncmod(step, slots), tirx.truncdiv(step, slots)
 
     def passing(self, what: str):
@@ -217,6 +225,9 @@ class KernelBuilder:
         self.outer[name] = number
         if self.first is not None:
             self.outer[name], self.outer[of_run(name)] = self.first + number, number
+        elif self.signature.group is not None:
+            turn = number * constant(self.groups, "int64") + self.signature.group.astype("int64")
+            self.outer[name], self.outer[of_run(name)] = turn, number
 
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""

@@ -7,18 +7,49 @@ warps have used them. Barriers of shared memory (mbarriers) say when a slot is f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from attrs import evolve
 
 from kdsl.check.model import Home, Kernel, RulePoint
-from kdsl.plan.model import KernelPlan, PlannedStage
+from kdsl.plan.homes import rounded_name
+from kdsl.plan.model import KernelPlan, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
-PIECE = 16  # bytes of a copy where the kernels are launches of their own
 LANES, WARPS, BARRIERS = 32, 32, 16  # threads of a warp, warps of a block, named barriers of a block
 KEPT = 2  # barriers that are no group's: of all threads, and of the warps that take
 FEW, MANY, STEP = 24, 248, 8  # registers of a thread that `setmaxnreg` deals: from, to, multiples of
+# where the kernels are launches of their own
+PIECE = 16  # bytes of a copy
+PAD = 8  # elements of a row that is not swizzled
+
+
+def takers(point: RulePoint, kernel: Kernel) -> dict[str, str]:
+    """Tensors of a kernel that warps beside its own take, and the kernels of these."""
+    return {home.tensor: other.name for other in point.kernels for home in other.homes.values()
+            if home.beside == kernel.name}  # fmt: skip
+
+
+def handed(point: RulePoint, kernel: Kernel) -> frozenset[str]:
+    """The same tensors under the names they have in the kernel: the copy for a reader, if there is one."""
+    taken = takers(point, kernel)
+    copies = {name: rounded_name(name, home) for name in taken for home in kernel.views.get(name, ())
+              if taken[name] in home.readers}  # fmt: skip
+    return frozenset(copies.get(name, name) for name in taken)
+
+
+def passed_on(tensors: Mapping[str, Tensor], names: frozenset[str]) -> dict[str, Tensor]:
+    """The tensors, those of these names as what lies in a slot for another kernel. Raises PlanRefused."""
+    found = dict(tensors)
+    for name in names & set(tensors):
+        if tensors[name].memory != "shared":
+            raise PlanRefused(
+                "D363", f"`{name}` goes to warps beside from shared memory", tensors[name].span,
+                observed=f"in {tensors[name].memory}", required="in shared",
+                help=("place it `in shared`, or add a copy for the kernel that takes it",),
+            )  # fmt: skip
+        found[name] = evolve(tensors[name], scope="passed")
+    return found
 
 
 def parted(stages: Iterable[PlannedStage], which: Callable[[PlannedStage], bool]):
@@ -81,7 +112,7 @@ def refuse_other_givers(kernel: KernelPlan, giver: KernelPlan | None) -> None:
     if giver is None:
         raise PlanRefused("D362", f"no kernel `{kernel.beside}` comes before `{kernel.name}`", kernel.span,
                           observed=f"via {kernel.beside}", required="a kernel of the rule above this one")  # fmt: skip
-    made = {name for name, tensor in giver.tensors.items() if tensor.scope == "call"}
+    made = {name for name, tensor in giver.tensors.items() if tensor.scope == "passed"}
     others = [here for here, there in kernel.passed.items() if there not in made]
     for wrong, what, found, needed in (
         (bool(others), f"does not compute {', '.join(f'`{name}`' for name in others)}", f"via {giver.name}",
@@ -97,7 +128,9 @@ def refuse_other_givers(kernel: KernelPlan, giver: KernelPlan | None) -> None:
 
 def refuse_apart(kernel: KernelPlan, giver: KernelPlan) -> None:
     """Both have to have the same tasks and steps, and all that one leaves has to go to the other, in equal rings."""
-    left = {name for name, tensor in giver.tensors.items() if tensor.scope == "call"} - set(kernel.passed.values())
+    unlike = {here for here, there in kernel.passed.items()
+              if layout(kernel.tensors[here]) != layout(giver.tensors[there])}  # fmt: skip
+    left = {name for name, tensor in giver.tensors.items() if tensor.scope == "call"}
     rings = {kernel.tensors[name].ring for name in kernel.passed}
     groups = groups_of(kernel)
     warps = (kernel.threads[1], groups * giver.threads[1])
@@ -108,6 +141,7 @@ def refuse_apart(kernel: KernelPlan, giver: KernelPlan) -> None:
          f"{giver.sequential} and {kernel.sequential}", "one index outside of both grids"),
         (bool(left), f"do not share all that `{giver.name}` leaves", ", ".join(sorted(left)),
          f"`via {giver.name}` for every tensor"),
+        (bool(unlike), "lay out what they share differently", ", ".join(sorted(unlike)), "one swizzle, pad and dtype"),
         (len(rings) > 1, "share rings of different depths", ", ".join(map(str, sorted(rings))), "one depth"),
         (bool(giver.carries), f"cannot take steps in turn: `{giver.name}` carries a tensor from step to step",
          ", ".join(carry.tensor for carry in giver.carries), "steps that do not depend on each other"),
@@ -145,13 +179,31 @@ def registers_left(kernel: KernelPlan, giver: KernelPlan, registers: int) -> int
     return left
 
 
+def layout(tensor: Tensor) -> tuple:
+    return tensor.dtype, tensor.pad, tensor.swizzle
+
+
 def grid_text(kernel: KernelPlan) -> str:
     return "; ".join(f"{axis} : {', '.join(loop.name for loop in loops)}" for axis, loops in kernel.grid)
 
 
 def apart(point: RulePoint) -> RulePoint:
     """The same rule with every kernel a launch of its own: what passes between them lies in the workspace."""
-    return evolve(point, kernels=tuple(map(alone, point.kernels)))
+    kernels = (evolve(kernel, **stored(kernel, takers(point, kernel))) for kernel in point.kernels)
+    return evolve(point, kernels=tuple(map(alone, kernels)))
+
+
+def stored(kernel: Kernel, taken: Mapping[str, str]) -> dict[str, dict]:
+    """Homes and copies of a kernel that puts into the workspace what it left in shared memory for warps beside."""
+    homes, views = dict(kernel.homes), dict(kernel.views)
+    for name, reader in taken.items():
+        if not any(reader in copy.readers for copy in views.get(name, ())):
+            homes[name] = evolve(homes[name], attributes={"pad": PAD} if "swizzle" in homes[name].attributes else {})
+            views[name] = (*views.get(name, ()), evolve(homes[name], readers=(reader,)))
+        views[name] = tuple(
+            evolve(copy, memory="workspace", attributes={}) if reader in copy.readers else copy for copy in views[name]
+        )
+    return {"homes": homes, "views": views}
 
 
 def alone(kernel: Kernel) -> Kernel:

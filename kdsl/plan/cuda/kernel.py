@@ -11,7 +11,7 @@ from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
-from kdsl.plan.cuda.beside import beside_of, parted
+from kdsl.plan.cuda.beside import beside_of, parted, passed_on
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
 from kdsl.plan.cuda.fragments import (
     by_rows,
@@ -64,6 +64,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     tensors = with_port_dtypes(tensors, kernel, request)
     refuse_shared_numbers(tensors)
     tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
+    tensors = passed_on(tensors, request.handed)
     parts = with_parts(stages.body, tensors, operator, role)
     tensors, stages = parts.tensors, evolve(stages, body=parts.body)
     stages, tensors = once(stages, tensors, operator, request.sequential)
@@ -83,7 +84,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     decisions.append(decision)
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
     fetched = frozenset(stage.tensor for stage in copies) - landed
-    tensors = with_shared_buffers(tensors, body, fetched | frozenset(passed) | parts.names, landed)
+    slots = frozenset(passed) | request.handed
+    tensors = with_shared_buffers(tensors, body, fetched | slots | parts.names, landed)
     builder = _Steps(kernel, role, tensors, pins, decisions)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
@@ -367,7 +369,7 @@ class _Steps:
     def memory(self, stage: PlannedStage) -> Iterator[s.Step]:
         """Once a tensor, at the first stage that writes it."""
         tensor = self.tensors.get(stage.tensor)
-        if tensor is None or tensor.memory not in SCOPES or tensor.held_in in self.placed:
+        if tensor is None or tensor.memory not in SCOPES or tensor.scope == "passed" or tensor.held_in in self.placed:
             return
         self.placed.add(tensor.held_in)
         why = f"{tensor.name} in {tensor.memory}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from attrs import evolve
 
@@ -62,8 +64,9 @@ def test_the_rule_as_it_is():
     prepare, recurrence = made.kernels
     assert made.launches == (recurrence,) and made.launched_with(recurrence) == (prepare, recurrence)
     assert recurrence.beside == "prepare" and prepare.beside is None
-    assert recurrence.passed["k_decayed"] == "k_decayed_for_recurrence" and recurrence.passed["m"] == "m"
+    assert recurrence.passed["inv"] == "inv_for_recurrence" and recurrence.passed["m"] == "m"
     assert set(prepare.passes) == set(recurrence.passed.values())
+    assert all(prepare.tensors[name].scope == "passed" for name in prepare.passes)
     assert prepare.passes["m"] == recurrence.tensors["m"] and prepare.passes["m"].ring == 4
     threads = 32 * (recurrence.threads[1] + 4 * prepare.threads[1])
     assert 32 * (recurrence.threads[1] * recurrence.registers + 4 * prepare.threads[1] * prepare.registers) <= SM
@@ -121,13 +124,11 @@ def test_a_kernel_that_stands_below(tmp_path):
 @pytest.mark.parametrize("change, code, said, observed, required", [
     ((VALUES, "vx : in shared pad 8 ring depth via prepare"), "D362", "`vx` does not come from another kernel",
      "via prepare", "a tensor that `prepare` computes"),
-    (("grid { x : h; y : n }\n    apply", "grid { x : n; y : h }\n    apply"), "D363", "have different grids",
+    (("prepare {\n    grid { x : h; y : n }", "prepare {\n    grid { x : n; y : h }"), "D363", "have different grids",
      "x : n; y : h and x : h; y : n", "one grid"),
-    (("grid { x : h; y : n }\n    apply", "grid { x : n, c packed; y : h }\n    apply"), "D363", "have different grids",
-     "x : c.slot; y : h and x : h; y : n", "one grid"),
+    (("prepare {\n    grid { x : h; y : n }", "prepare {\n    grid { x : n, c packed; y : h }"), "D363",
+     "have different grids", "x : c.slot; y : h and x : h; y : n", "one grid"),
     ((SMALL, SMALL.replace("ring groups", "ring 3")), "D363", "share rings of different depths", "3, 4", "one depth"),
-    ((SMALL, SMALL.replace("ring groups via prepare", "ring depth via cp.async of 16 bytes")), "D363",
-     "do not share all that `prepare` leaves", "inv_for_recurrence, m", "`via prepare` for every tensor"),
     (("registers 144", "registers 150"), "D363", "registers cannot be dealt to 256 threads of `recurrence` by 150",
      "150, which leaves 104 to each thread of `prepare`", "a multiple of 8 from 24 to 232"),
     (("registers 144", "registers 240"), "D363", "registers cannot be dealt to 256 threads of `recurrence` by 240",
@@ -140,6 +141,32 @@ def test_a_kernel_that_stands_below(tmp_path):
 def test_refused(tmp_path, change, code, said, observed, required):
     found = refused(tmp_path, change, ("    shared_bytes <= 95% of target.shared_bytes_per_block\n", ""))
     assert (found.code, found.observed, found.required) == (code, observed, required) and said in found.message
+
+
+def test_tensors_that_stay_in_the_workspace(tmp_path):
+    own = SMALL.replace("inv, m  ", "m").replace("m   ", "m", 1)
+    fetched = own.replace("m ", "inv ", 1).replace("ring groups via prepare", "ring depth via cp.async of 16 bytes")
+    line = re.search(r"inv for recurrence +: bf16 in shared pad 8", TEXT)[0]
+    found = refused(tmp_path, (SMALL, f"{own}; {fetched}"), (line, "inv for recurrence : bf16 in workspace"))
+    assert found.code == "D363" and "do not share all that `prepare` leaves" in found.message
+    assert (found.observed, found.required) == ("inv_for_recurrence", "`via prepare` for every tensor")
+
+
+def test_what_lies_in_a_slot_lies_alike(tmp_path):
+    """The giving kernel's line is the first of the two."""
+    line = "k_decayed, q_decayed, k_restored : bf16 in shared"
+    found = TEXT.replace(f"{line} swizzle 128\n", f"{line} pad 8\n")
+    assert found != TEXT
+    with pytest.raises(PlanRefused, match="lay out what they share differently") as caught:
+        plan(library_of(tmp_path, found), "mma_fused", target="sm_90a", **ON)
+    assert (caught.value.code, caught.value.observed) == ("D363", "k_decayed, k_restored, q_decayed")
+
+
+def test_what_is_not_in_shared_memory_cannot_be_taken(tmp_path):
+    line = re.search(r" m +: bf16 in shared pad 8\n", TEXT)[0]
+    (found,) = findings(tmp_path, (line, " m : bf16 in workspace\n"))
+    assert found.code == "E402" and "never puts it in shared memory, where `via prepare` takes it from" in found.message
+    assert found.help == ("add `m : ... in shared` to `prepare`",)
 
 
 def test_tensors_from_two_kernels():
@@ -173,7 +200,7 @@ def test_three_kernels_are_no_pair():
     assert joined(prepare, recurrence, again).message == said
     chain = evolve(recurrence, name="chain", beside="recurrence")
     chain = evolve(chain, passed={"state": "state"}, tensors={**chain.tensors})
-    tensors = {**recurrence.tensors, "state": evolve(recurrence.tensors["state"], scope="call")}
+    tensors = {**recurrence.tensors, "state": evolve(recurrence.tensors["state"], scope="passed")}
     found = joined(prepare, evolve(recurrence, tensors=tensors), chain)
     assert found.code == "D362" and found.message == "kernel `recurrence` takes tensors from `prepare` itself"
 
