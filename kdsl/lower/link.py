@@ -21,11 +21,10 @@ from attrs import evolve, frozen
 from kdsl.lower.cuda import CudaSource
 from kdsl.lower.sourcemap import SourceMap
 from kdsl.lower.tir.function import Argument
-from kdsl.lower.tir.kernel import RING, SAY_EMPTY, SAY_FULL, WAIT_EMPTY, WAIT_FULL
+from kdsl.lower.tir.kernel import GROUP, RING, SAY_EMPTY, SAY_FULL, WAIT_EMPTY, WAIT_FULL
 from kdsl.plan.cuda.beside import KEPT, groups_of
 from kdsl.plan.model import KernelPlan
 
-GROUP = "kdsl_group"
 APART = 128  # bytes that each warps' part of shared memory starts at multiples of
 BARRIER_BYTES = 8
 FIRST_BARRIER = KEPT  # of the groups: barrier 0 is of all threads, 1 of the warps that take
@@ -63,18 +62,20 @@ OWN = (
     "unsigned long long* kdsl_empty"
 )
 HEAD = re.compile(r'^extern "C" __global__ void __launch_bounds__\([^)]*\) (\w+)\(([^\n]*)\) \{\n', re.MULTILINE)
-SHARED = re.compile(r"^  extern __shared__ [^\n]*buf_dyn_shmem_ptr\[\];\n", re.MULTILINE)
-PLACE = re.compile(rf"^ *{RING}(\w+)\(\(&\(\(\((\w+)\*\)buf_dyn_shmem_ptr\)\[(\d+)\]\)\)\);\n", re.MULTILINE)
+SHARED = re.compile(r"  extern __shared__ .*buf_dyn_shmem_ptr\[\];$")
+PLACE = re.compile(rf" *{RING}(\w+)\(\(&\(\(\((\w+)\*\)buf_dyn_shmem_ptr\)\[(\d+)\]\)\)\);$")
 
 
 @frozen
 class Role:
-    """A kernel's function as one of the warps of a block: its helpers, its parameters by name, and where rings lie."""
+    """A kernel's function as one of the warps of a block: its helpers, its parameters by name, its text with the lines
+    of the source that its lines are (0 of none), and where rings lie."""
 
     helpers: tuple[str, ...]
     name: str
     parameters: dict[str, str]  # name -> declaration
     text: str
+    numbers: tuple[int, ...]
     rings: dict[str, str]  # what is passed -> where, as an expression of the block's shared memory
 
 
@@ -100,7 +101,7 @@ class Shared:
 
 
 def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: KernelPlan) -> CudaSource:
-    """One launch of both. Its lines are not of single stages."""
+    """One launch of both, with the lines of the stages of both."""
     groups, warps = groups_of(taken), given.threads[1]
     first, second = role(giver, warps), role(taker, taken.threads[1])
     shared = Shared(taker.shared_bytes, giver.shared_bytes, groups)
@@ -108,8 +109,9 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
     declared = {name: text for name, text in {**second.parameters, **first.parameters}.items() if name not in inside}
     threads = 32 * (taken.threads[1] + groups * warps)
     symbol = f"kdsl_{given.name}_{taken.name}_kernel"
+    before = [*joined(second.helpers, first.helpers), HELPERS]
     text = "\n".join([
-        *joined(second.helpers, first.helpers), HELPERS, first.text, second.text,
+        *before, first.text, second.text,
         f'extern "C" __global__ void __launch_bounds__({threads}, 1)'
         f' {symbol}({", ".join(declared.values())}) {{',
         *opening(shared, warps, taken.threads[1]),
@@ -117,11 +119,27 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
         "}",
         "",
     ])  # fmt: skip
+    at = sum(part.count("\n") + 1 for part in before)
+    lines = merged(moved(giver.lines, first, at), moved(taker.lines, second, at + len(first.numbers)))
     by_name = {**labelled(taker, second), **labelled(giver, first)}
     return evolve(
         taker, kernel=taken.name, symbol=symbol, source=text, arguments=tuple(by_name[name] for name in declared),
-        shared_bytes=shared.total, threads=(32, threads // 32), lines=SourceMap(),
+        shared_bytes=shared.total, threads=(32, threads // 32), lines=lines,
     )  # fmt: skip
+
+
+def moved(lines: SourceMap, of: Role, before: int) -> SourceMap:
+    """The lines of stages where the role's text stands `before` lines further down."""
+    places = {number: before + place for place, number in enumerate(of.numbers, 1) if number}
+    return SourceMap({
+        stage: frozenset(places[number] for number in found if number in places)
+        for stage, found in lines.stages.items()
+    })  # fmt: skip
+
+
+def merged(first: SourceMap, second: SourceMap) -> SourceMap:
+    names = (*first.stages, *second.stages)
+    return SourceMap({name: first.lines(name) | second.lines(name) for name in names})
 
 
 def opening(shared: Shared, givers: int, takers: int) -> list[str]:
@@ -186,17 +204,25 @@ def rounded(size: int) -> int:
 
 def role(source: CudaSource, warps: int) -> Role:
     head = HEAD.search(source.source)
-    body = SHARED.sub("", source.source[head.end() :])
-    rings = {name: f"({kind}*)kdsl_shared + {place}" for name, kind, place in PLACE.findall(body)}
-    body = PLACE.sub("", body)
-    body = body.replace("((int)threadIdx.y)", "kdsl_warp")
-    body = body.replace("__syncthreads();", f"kdsl_warps_barrier(kdsl_barrier, {32 * warps});")
-    for word, says in WORDS.items():
-        body = re.sub(rf"{word}\(([^;]*)\);", lambda found, says=says: says.format(*two(found[1])) + ";", body)
+    lines = source.source[head.end() :].split("\n")
+    first = source.source[: head.end()].count("\n") + 1
+    rings = {f[1]: f"({f[2]}*)kdsl_shared + {f[3]}" for f in map(PLACE.match, lines) if f}
+    own = [(number, line) for number, line in enumerate(lines, first) if not (PLACE.match(line) or SHARED.match(line))]
     parameters = {text.split()[-1]: text for text in head[2].split(", ")}
     name = f"{head[1]}_role"
-    text = f"__device__ __forceinline__ void {name}({head[2]}, {OWN}) {{\n{body}"
-    return Role(tuple(items(source.source[: head.start()])), name, parameters, text, rings)
+    signature = f"__device__ __forceinline__ void {name}({head[2]}, {OWN}) {{"
+    text = "\n".join([signature, *(as_role(line, warps) for _, line in own)])
+    numbers = (0, *(number for number, _ in own))
+    return Role(tuple(items(source.source[: head.start()])), name, parameters, text, numbers, rings)
+
+
+def as_role(line: str, warps: int) -> str:
+    """A line of a kernel as one of its warps in a block of others: its number, its barrier, its words."""
+    line = line.replace("((int)threadIdx.y)", "kdsl_warp")
+    line = line.replace("__syncthreads();", f"kdsl_warps_barrier(kdsl_barrier, {32 * warps});")
+    for word, says in WORDS.items():
+        line = re.sub(rf"{word}\(([^;]*)\);", lambda found, says=says: says.format(*two(found[1])) + ";", line)
+    return line
 
 
 def two(text: str) -> tuple[str, str]:
