@@ -18,7 +18,7 @@ SWIZZLES = (32, 64, 128)
 FITS = {"swizzle": ("shared", "workspace"), "pad": ("shared", "workspace", "stack"),
         "ring": ("shared", "registers"),
         "as": ("registers", "tensor_memory", "shared"), "alias": ("shared", "stack"),
-        "lanes": ("registers",)}  # fmt: skip
+        "lanes": ("registers",), "over": ("shared",)}  # fmt: skip
 ASYNCHRONOUS = ("cp.async", "cp.async.bulk", "tma")
 
 
@@ -291,11 +291,11 @@ class _Line:
                                          required=listed(indices),
                                          labels=self.declared(name.text),
                                          evidence=Evidence.PROVED))  # fmt: skip
-        lanes = self.attribute("lanes")
-        for axis in lanes.axes if lanes is not None else ():
+        dealt = [attribute for kind in ("lanes", "over") if (attribute := self.attribute(kind)) is not None]
+        for kind, axis in ((attribute.kind, axis) for attribute in dealt for axis in attribute.axes):
             if axis.index.text not in indices:
                 self.point.report(Diagnostic("E121",
-                                             f"`lanes {axis.index.text}`: `{name.text}` has no such index",
+                                             f"`{kind} {axis.index.text}`: `{name.text}` has no such index",
                                              axis.span,
                                              observed=axis.index.text, required=listed(indices)))  # fmt: skip
         self.swizzle(name, indices)

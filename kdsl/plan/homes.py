@@ -67,10 +67,16 @@ def place(
         tensors[name] = Tensor(
             name, indices, tuple((whole if scope == "call" else sizes)[i] for i in indices), dtype, memory, scope, span,
             order=tuple(attributes.get("order", ())), pad=int(attributes.get("pad", 0)),
-            ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)),
+            ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)), over=over(attributes),
             steps=made_for.get(name, operator.steps),
         )  # fmt: skip
     return tensors, decisions
+
+
+def over(attributes: Mapping[str, object]) -> tuple[str, int] | None:
+    """The index that a home deals over warps, and how many of its values each has."""
+    axes = attributes.get("over")
+    return axes[0] if axes else None
 
 
 def tiles(operator: Operator, graph: Graph, kernel: Kernel) -> dict[str, tuple[str, ...]]:

@@ -60,6 +60,7 @@ class Tensor:
     buffer: str = ""  # the tensor whose memory it uses; empty: its own
     owner: tuple[str, int] | None = None  # the index that lanes own, and how many neighbouring values each has
     rows: tuple[str, int] | None = None  # the index that warps own beside it, and how many neighbouring values each has
+    over: tuple[str, int] | None = None  # the index whose values in shared memory warps own, and how many each has
     steps: str | None = None  # the sequential index for whose every value it is made; None: once a task
 
     @property
@@ -168,6 +169,8 @@ class KernelPlan:
     guarded: tuple[str, ...] = ()
     run: str | None = None  # one of `guarded`, if it deals out runs of the steps: a task steps through its own run
     barriers: tuple[str, ...] = ()  # stages that a barrier stands before
+    syncs: tuple[str, ...] = ()  # stages before which the lanes of a warp wait for each other alone
+    apart: bool = False  # no warp meets, in shared memory, what another one of the kernel does
     described: bool = False  # Tensor Cores read what is fetched through descriptors, so copies need a fence
     settled: bool = False  # in every step a barrier stands after the last use of what is fetched
     aligned: Mapping[str, int] = field(factory=dict)  # bytes that ports must start at multiples of

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import as_read, strip
 from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage, names_in
-from kdsl.plan.homes import extents, load_name, rounded_name, tiles, whole_extents
+from kdsl.plan.homes import over, extents, load_name, rounded_name, tiles, whole_extents
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
 
@@ -85,7 +85,7 @@ def _copy(tensor: Tensor, home: Home, sizes: Mapping[str, int]) -> Tensor:
     return Tensor(
         rounded_name(tensor.name, home), tensor.indices, shape, home.dtype or tensor.dtype, home.memory, scope,
         home.span, tensor.order, int(home.attributes.get("pad", 0)), swizzle=int(home.attributes.get("swizzle", 0)),
-        steps=tensor.steps,
+        over=over(home.attributes), steps=tensor.steps,
     )  # fmt: skip
 
 

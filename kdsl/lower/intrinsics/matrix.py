@@ -70,17 +70,28 @@ LEFT_ROWS = {"mk": ROWS_FIRST, "km": HALVES_FIRST}
 RIGHT_ROWS = {"nk": HALVES_FIRST, "kn": ROWS_FIRST}
 
 
+# Where a line is a row, or rows are whole lines, the exchanged pieces are those of the lane's own row: what the place
+# of the tile in the line adds is then a constant, and addresses of neighbouring tiles differ by one operation.
+EXCHANGED = """\
+  int {x}_line = (1 << {x}_shift) - 1, {x}_span = ({x}_mask + 1) * 8 - 1;
+  int {x}_row = ({x}_at & ~{x}_line) + {row}, {x}_in = {x}_at & {x}_line;
+  int {x}_piece = ({x}_row >> {x}_shift & {x}_mask) << 3;
+  int {x}_column = ({x}_in & ~{x}_span) + (({x}_in & {x}_span) ^ ({x}_piece ^ {column}));
+  if (ld{x} & {x}_line) {{
+    {x}_row = {x}_at + {row} + {column};
+    {x}_column = ({x}_row ^ (({x}_row >> {x}_shift & {x}_mask) << 3)) - {x}_row;
+  }}
+  unsigned {x}_place = (unsigned)__cvta_generic_to_shared({x}_ + {x}_row) + {x}_column * 2;"""
+
+
 def load_fragment(name: str, transposed: bool, row: str, exchanged: bool = False) -> list[str]:
     """Four 8 x 8 matrices of an operand from shared memory, one register each."""
     trans = ".trans" if transposed else ""
-    places = []
-    if exchanged:
-        places.append(f"  int {name}_row = {name}_at + {row};")
-        row = f"({name}_row ^ (({name}_row >> {name}_shift & {name}_mask) << 3))"
+    plain = f"  unsigned {name}_place = (unsigned)__cvta_generic_to_shared({name}_ + {row});"
+    row, column = row.rsplit(" + ", 1)
     return [
         f"  unsigned {name}[4];",
-        *places,
-        f"  unsigned {name}_place = (unsigned)__cvta_generic_to_shared({name}_ + {row});",
+        EXCHANGED.format(x=name, row=row, column=column) if exchanged else plain,
         f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0,%1,%2,%3}}, [%4];"',
         f'    : "=r"({name}[0]), "=r"({name}[1]), "=r"({name}[2]), "=r"({name}[3]) : "r"({name}_place));',
     ]

@@ -47,6 +47,8 @@ from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 WAIT_FULL, SAY_EMPTY, WAIT_EMPTY, SAY_FULL = "KDSL_WAIT_FULL", "KDSL_SAY_EMPTY", "KDSL_WAIT_EMPTY", "KDSL_SAY_FULL"
 RING, GROUP = "kdsl_ring_", "kdsl_group"
 KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
+WARP_SYNC = "kdsl_warp_sync"
+WARP_SYNC_SOURCE = "__device__ __forceinline__ void kdsl_warp_sync() { __syncwarp(); }\n"
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 
 
@@ -248,9 +250,7 @@ class KernelBuilder:
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         realize = self.after_wait(SBlockRealize([], True, inner))
-        before = [self.passing(WAIT_FULL)] if self.kernel.passed else []
-        behind = [self.passing(SAY_EMPTY)] if self.kernel.passed else [self.passing(SAY_FULL)] if self.kernel.passes else []
-        body = sequence([*begun, *fetches, *before, realize, *behind, *self.sblocks(self.kernel.commits)])
+        body = sequence([*begun, *fetches, realize, *self.sblocks(self.kernel.commits)])
         writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
                        body, alloc_buffers=[self.buffers[name] for name in kept])  # fmt: skip
@@ -350,16 +350,28 @@ class KernelBuilder:
         shared = [t for t in self.kernel.tensors.values() if t.memory == "shared" and t.name not in fetched]
         held = dict.fromkeys(t.held_in for t in shared if t.scope == "step")
         statements = []
-        waited = not self.kernel.passes
+        before, behind = self.words()
         for stage in self.kernel.body:
             if stage.name in self.kernel.barriers:
                 statements.append(self.barrier())
-            if not waited and stage.tensor in self.kernel.passes:
-                waited = True
-                statements.append(self.passing(WAIT_EMPTY))
+            elif stage.name in self.kernel.syncs:
+                statements.append(warp_sync())
+            if stage.name in before:
+                statements.append(self.passing(before[stage.name]))
             statements.append(self.stage_sblock(stage))
+            if stage.name in behind:
+                statements.append(self.passing(behind[stage.name]))
         rings = [ring(self.buffers[name], there) for name, there in self.kernel.passed.items()]
         return [*statements, *(keep(self.buffers[name]) for name in held), *rings]
+
+    def words(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What is said about a step's slot before stages and behind them: by the kernel that fills it, by the other."""
+        passes, passed = self.kernel.passes, set(self.kernel.passed)
+        if passes:
+            first = next(stage.name for stage in self.kernel.body if stage.tensor in passes)
+            return {first: WAIT_EMPTY}, {self.kernel.body[-1].name: SAY_FULL}
+        readers = [s.name for s in self.kernel.body if passed & {t for part in s.unrolled for t in part.touched}]
+        return ({readers[0]: WAIT_FULL}, {readers[-1]: SAY_EMPTY}) if readers else ({}, {})
 
     def rewrites_shared(self) -> bool:
         """Whether a step writes shared memory that other threads may still read in the step before."""
@@ -367,7 +379,8 @@ class KernelBuilder:
         return any(t.memory == "shared" and t.name in written for t in self.kernel.tensors.values())
 
     def barrier(self):
-        return Evaluate(op.tvm_storage_sync("shared.dyn"))
+        """All threads of the block wait for each other; those of a warp, where no warp meets what others do."""
+        return warp_sync() if self.kernel.apart else Evaluate(op.tvm_storage_sync("shared.dyn"))
 
     def stage_sblock(self, stage: PlannedStage):
         if stage.scan is None:
@@ -465,6 +478,11 @@ class KernelBuilder:
         if not is_number(condition):
             statement = tirx.IfThenElse(condition, statement, None)
         return statement, None, (buffer, indices)
+
+
+def warp_sync():
+    """The lanes of a warp wait for each other, and see what the others did in shared memory."""
+    return Evaluate(T.cuda.func_call(WARP_SYNC, source_code=WARP_SYNC_SOURCE))
 
 
 def keep(buffer):

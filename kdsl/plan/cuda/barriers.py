@@ -12,6 +12,7 @@ from attrs import frozen
 
 from kdsl.check.graph import strip
 from kdsl.check.model import Kernel, Read
+from kdsl.plan.cuda.alone import Alone, columns_of
 from kdsl.plan.cuda.deal import takes_pieces
 from kdsl.plan.cuda.fragments import matrix_instruction, on_fragments
 from kdsl.plan.cuda.private import in_all_warps, owners, rows_of, touches_private
@@ -26,6 +27,7 @@ from kdsl.syntax import nodes as n
 class Access:
     """One stage's use of a shared buffer. `own`: how its elements are dealt, where they are those of the stage."""
 
+    stage: str
     buffer: str
     writes: bool
     own: tuple | None
@@ -36,21 +38,25 @@ def barriers(
     tensors: Mapping[str, Tensor],
     kernel: Kernel,
     fetched: frozenset[str],
+    alone: Alone,
     warps: int,
     pins: Pins,
-) -> tuple[str, ...]:
-    """Names of the stages that a barrier has to stand before. Fetched tensors are the ring's business.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the stages that a barrier has to stand before, and of those before which the lanes of their warp have
+    to wait for each other. Fetched tensors are the ring's business.
 
     Pinned barriers stand where the pin says, and must be enough.
     """
     pinned = pins.names(kernel.name, "barriers_before")
     if pinned is not None and (unknown := set(pinned) - {stage.name for stage in body}):
         _refuse(pins, kernel, f"`{min(unknown)}` is no stage of kernel `{kernel.name}`")
-    pending: list[Access] = []
-    before = []
+    pending: list[Access] = []  # since the last barrier
+    recent: list[Access] = []  # since lanes last waited for each other
+    before, synced = [], []
     for stage in body:
         here = list(accesses(stage, tensors, kernel, fetched, warps))
-        met = next((new.buffer for new in here for old in pending if conflict(old, new)), None)
+        met = next((new.buffer for new in here for old in pending if conflict(old, new) and not meets(alone, old, new)),
+                   None)  # fmt: skip
         if pinned is not None and met is not None and stage.name not in pinned:
             _refuse(
                 pins,
@@ -59,9 +65,18 @@ def barriers(
             )
         if met is not None if pinned is None else stage.name in pinned:
             before.append(stage.name)
-            pending = []
+            pending, recent = [], []
+        elif any(conflict(old, new) for new in here for old in recent):
+            synced.append(stage.name)
+            recent = []
         pending += here
-    return tuple(before)
+        recent += here
+    return tuple(before), tuple(synced)
+
+
+def meets(alone: Alone, old: Access, new: Access) -> bool:
+    """Whether the two accesses are by one warp."""
+    return alone.together(old.stage, new.stage)
 
 
 def settled(
@@ -102,10 +117,10 @@ def accesses(
             tensor = tensors.get(name)
             if tensor is not None and tensor.memory == "shared" and name not in fetched:
                 same = dealt is not None and identity(read, part, stage.scan)
-                yield Access(tensor.held_in, False, dealt if same else None)
+                yield Access(stage.name, tensor.held_in, False, dealt if same else None)
         tensor = tensors.get(part.tensor)
         if tensor is not None and tensor.memory == "shared" and part.tensor not in fetched:
-            yield Access(tensor.held_in, True, dealt)
+            yield Access(stage.name, tensor.held_in, True, dealt)
 
 
 def reads_of(part: PlannedStage) -> tuple[Read, ...]:
@@ -132,7 +147,7 @@ def dealing(part: PlannedStage, kernel: Kernel, tensors: Mapping[str, Tensor], w
             return owners(part, tensors), tuple((index if index in owned else "", extent) for index, extent in loops)
         alone = not {rows[0], warp_loop(rows[0])} & {index for index, _ in loops}
         return owners(part, tensors), loops, in_all_warps(part, tensors) if alone else None
-    return ("pieces" if takes_pieces(part, tensors, warps) else "turns"), loops
+    return ("pieces" if takes_pieces(part, tensors, warps) else "turns"), loops, columns_of(part, tensors)
 
 
 def identity(read: Read, part: PlannedStage, scan: str | None) -> bool:

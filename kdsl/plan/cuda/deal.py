@@ -7,6 +7,7 @@ from math import prod
 
 from kdsl.check.model import DTYPE_BYTES, Home, Kernel
 from kdsl.plan import steps as s
+from kdsl.plan.cuda.alone import columns_of
 from kdsl.plan.cuda.private import touches_private
 from kdsl.plan.cuda.warp import LANES, MOVED_PIECE, PIECE
 from kdsl.plan.model import PlannedStage, Tensor
@@ -24,8 +25,11 @@ def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
         return 0
     touched = [tensors[name] for name in stage.touched if name in tensors]
     elements = prod(loop.extent for loop in stage.loops)
+    row, columns = stage.loops[-1].extent, columns_of(stage, tensors)
+    if columns is not None:
+        row = columns[1] if columns[0] == stage.loops[-1].index else 1
     for piece in (MOVED_PIECE, PIECE) if only_moves(stage, tensors) else (PIECE,):
-        fits = stage.loops[-1].extent % piece == 0 and elements % (warps * LANES * piece) == 0
+        fits = row % piece == 0 and elements % (warps * LANES * piece) == 0
         if fits and all(whole_pieces(tensor, piece) for tensor in touched):
             return piece
     return 0

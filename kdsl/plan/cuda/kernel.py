@@ -10,6 +10,7 @@ from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
+from kdsl.plan.cuda.alone import Alone, columns_of, deal_columns, refuse_other_warps, warps_apart
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
 from kdsl.plan.cuda.beside import beside_of, parted, passed_on
 from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
@@ -34,9 +35,9 @@ from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_
 from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
-from kdsl.plan.cuda.turns import turns
+from kdsl.plan.cuda.turns import first_warps
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
-from kdsl.plan.homes import extents, place, received
+from kdsl.plan.homes import extents, over, place, received
 from kdsl.plan.layout import transposing_options
 from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
 from kdsl.plan.order import ordered
@@ -98,7 +99,10 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     refuse_uncovered_rows(tensors, role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
     refuse_other_readers((*prologue, *body, *commits, *epilogue), tensors, builder.products)
-    fences = barriers(body, tensors, kernel, fetched | frozenset(passed), role.warps, pins)
+    turned, single = first_warps(body, builder.products, builder.squares, tensors, kernel, role.warps)
+    alone = Alone(single, frozenset(stage.name for stage in body if columns_of(stage, tensors)))
+    refuse_other_warps((*prologue, *copies, *body, *commits, *epilogue), tensors, builder.products, role)
+    fences, syncs = barriers(body, tensors, kernel, fetched | frozenset(passed), alone, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
     plan = KernelPlan(
@@ -106,10 +110,10 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         guarded=request.guarded, run=request.run, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
         described=builder.described, threads=(LANES, role.warps), barriers=fences,
-        settled=settled(body, tensors, fences, fetched),
+        settled=settled(body, tensors, fences, fetched), syncs=syncs, apart=warps_apart(tensors, passed),
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
-        turns=turns(body, builder.products, builder.squares, tensors, role.warps),
+        turns={name: warp for name, warp in turned.items() if warp},
         registers=role.registers, beside=beside_of(kernel, arrivals, tensors), passed=passed,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
@@ -254,7 +258,7 @@ def shared_copy(stage: PlannedStage, kernel: Kernel, source: Tensor) -> Tensor:
     shape = tuple(loop.extent for loop in stage.loops)
     return Tensor(
         name, source.indices, shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
-        ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)),
+        ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)), over=over(attributes),
     )  # fmt: skip
 
 
@@ -351,6 +355,9 @@ class _Steps:
                 yield from deal_private(stage, self.tensors, self.role.warps)
             elif stage.name in self.products or stage.name in self.squares or stage.kind == "copy":
                 continue
+            elif columns := columns_of(stage, self.tensors):
+                piece = takes_pieces(stage, self.tensors, self.role.warps) or 1
+                yield from deal_columns(stage, columns, self.role.warps, piece)
             elif piece := takes_pieces(stage, self.tensors, self.role.warps):
                 yield from deal_pieces(stage, self.role.warps, piece)
             else:
@@ -384,4 +391,7 @@ class _Steps:
     def copy(self, stage: PlannedStage) -> Iterator[s.Step]:
         tensor = self.tensors[stage.tensor]
         vector = piece_bytes(self.kernel.homes[stage.tensor]) // DTYPE_BYTES[tensor.dtype]
-        yield from copy(stage, self.kernel, self.role.warps, vector)
+        if tensor.over is not None:
+            yield from deal_columns(stage, tensor.over, self.role.warps, vector)
+        else:
+            yield from copy(stage, self.kernel, self.role.warps, vector)

@@ -18,9 +18,9 @@ ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate
 TEXT = shipped().rules["mma_fused"].declaration.span.text
 SM = 65536  # registers of a multiprocessor
 ROLE = "all : 8 warps over e by 16 registers 144"
-BIG = "k_decayed, q_decayed, k_restored : bf16 in shared swizzle 128 ring groups via prepare"
-SMALL = "inv, m                           : bf16 in shared pad 8 ring groups via prepare"
-VALUES = "vx                               : in shared pad 8 ring depth via cp.async of 16 bytes"
+BIG = re.search(r"k_decayed, q_decayed, k_restored : bf16 in shared .* via prepare", TEXT)[0]
+SMALL = re.search(r"inv, m +: bf16 in shared .* via prepare", TEXT)[0]
+VALUES = re.search(r"vx +: in shared .* of 16 bytes", TEXT)[0]
 
 
 def edited(*changes: tuple[str, str]) -> str:
