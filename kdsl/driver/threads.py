@@ -60,7 +60,7 @@ def prove_rule_threads(
     `program` stands for those texts (an edited one, in a test). Raises what lowering raises; any other outcome is a
     Proof.
     """
-    plan = lowering.apart.plan  # the schedule of kernels of one launch, each by itself, says what the text asks of a call
+    plan = lowering.apart.plan  # kernels of one launch, each by itself, say what the text asks of a call
     functions, options = scheduled_functions(lowering.apart), plan.specialization.options
     try:
         required = Program.of(functions, pins_of(plan)).strides
