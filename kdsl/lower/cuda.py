@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
@@ -15,6 +15,7 @@ from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.swizzle import with_swizzles
 from kdsl.lower.tir.function import Argument
+from kdsl.lower.together import with_rows_together
 from kdsl.lower.turns import with_turns
 from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
 
@@ -41,8 +42,8 @@ class CudaSource:
     lines: SourceMap = field(factory=SourceMap, repr=False)
 
 
-def passes(turned=lambda module: module):
-    """The lowering, in order; `turned` puts stages on other warps."""
+def passes(*own):
+    """The lowering, in order; `own` are passes on the stages of one kernel."""
     return [
         s_transform.CanonicalizeLoop(),
         s_transform.LowerCrossThreadReduction(),
@@ -76,7 +77,7 @@ def passes(turned=lambda module: module):
         with_swizzles,
         s_transform.InjectPTXAsyncCopy(),
         s_transform.MergeSharedMemoryAllocations(),
-        turned,
+        *own,
         with_joined_guards,
         t_transform.SplitHostDevice(),
     ]
@@ -133,6 +134,7 @@ def lower_cuda(
     stages: tuple[str, ...] = (),
     resident: int | None = None,
     turns: Mapping[str, int] | None = None,
+    together: Sequence[Sequence[str]] = (),
 ) -> CudaSource:
     """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`.
 
@@ -141,7 +143,7 @@ def lower_cuda(
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
-        for step in passes(with_turns(turns or {}, stages, threads[-1])):
+        for step in passes(with_turns(turns or {}, stages, threads[-1]), with_rows_together(together, stages)):
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
         shared = shared_bytes(func.body)

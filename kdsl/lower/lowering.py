@@ -63,7 +63,8 @@ class Lowering:
             if self.plan.target.family == "cuda":
                 arch = str(self.plan.target.fields["tool"])
                 stages = tuple(dict.fromkeys(stage.name for stage in kernel.stages))
-                return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident, kernel.turns)
+                return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident, kernel.turns,
+                                  kernel.together)  # fmt: skip
             return lower_host(scheduled)
 
     @cached_property

@@ -323,6 +323,8 @@ class Scope:
         tensor = self.signature.kernel.tensors[name]
         if tensor.scope not in ("call", "passed"):
             stored = [values[axis] for axis in tensor.stored]
+            if name in self.signature.kernel.passed:
+                stored = panelled(tensor, stored)
             if tensor.ring > 1:
                 stepped = self.signature.kernel.sequential
                 step = self.indices.get(of_run(stepped), self.indices[stepped])
@@ -330,7 +332,8 @@ class Scope:
                 stored = [tirx.truncmod(step.astype("int32"), constant(tensor.ring, "int32")), *stored]
             return self.buffers[name], stored or [0]
         if tensor.scope == "passed":
-            return self.signature.workspace(tensor), [self.signature.group, *values]
+            ring = self.signature.kernel.passes[name]
+            return self.signature.workspace(tensor), [self.signature.group, *panelled(ring, values)]
         values = [self.shifted(index, value) for index, value in zip(tensor.indices, values)]
         places = (self.places[tensor.steps], *values)
         return self.signature.workspace(tensor), [as_index(i) for i in places]
@@ -361,6 +364,14 @@ class Scope:
     def load(self, buffer, indices):
         self.loads.append((buffer, indices))
         return BufferLoad(buffer, indices)
+
+
+def panelled(tensor: Tensor, values: list) -> list:
+    """Where an element of a matrix lies that is stored in panels: its panel, its row, its column there."""
+    if not tensor.panel:
+        return values
+    *outer, row, column = values
+    return [*outer, tirx.floordiv(column, tensor.panel), row, tirx.floormod(column, tensor.panel)]
 
 
 _TRANSLATE = {

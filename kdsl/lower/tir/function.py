@@ -191,14 +191,22 @@ def workspace_axes(plan: Plan, steps: str | None):
 
 def ring_elsewhere(tensor: Tensor, ring: Tensor):
     """The ring of the kernel beside that takes what this one makes: its rows as far apart as they are there."""
-    strides, apart = [], 1
-    for axis, extent in reversed(list(enumerate(ring.shape))):
+    strides, apart, laid = [], 1, in_panels(ring)
+    for axis, extent in reversed(list(enumerate(laid))):
         strides.insert(0, apart)
-        apart *= extent + (ring.pad if axis == len(ring.shape) - 1 and len(ring.shape) > 1 else 0)
-    shape = [ring.ring, *ring.shape]
+        apart *= extent + (ring.pad if axis == len(laid) - 1 and len(laid) > 1 else 0)
+    shape = [ring.ring, *laid]
     return decl_buffer(
         shape, TVM_DTYPE[ring.dtype], tensor.name, strides=[apart, *strides], scope="shared.dyn", layout=None
     )
+
+
+def in_panels(tensor: Tensor) -> tuple[int, ...]:
+    """The shape of a matrix in panels, one behind the other: panels, rows, columns of a panel. Others as they are."""
+    if not tensor.panel:
+        return tensor.shape
+    *outer, rows, columns = tensor.shape
+    return (*outer, columns // tensor.panel, rows, tensor.panel)
 
 
 def local_buffer(tensor: Tensor, passed: bool = False):
@@ -206,6 +214,7 @@ def local_buffer(tensor: Tensor, passed: bool = False):
     has no stage whose schedule says where it lies, so that it says so itself."""
     shape = tuple(tensor.shape[axis] for axis in tensor.stored)
     if passed:
+        shape = in_panels(tensor)
         shape = (*shape[:-1], shape[-1] + (tensor.pad if len(shape) > 1 else 0))
     if tensor.ring > 1:
         shape = (tensor.ring, *shape)

@@ -323,7 +323,8 @@ class KernelBuilder:
         if not self.kernel.copies:
             return body
         ahead = self.kernel.ring - 1
-        fence = [shared_fence()] if self.kernel.described else []
+        described = any(self.kernel.tensors[stage.tensor].panel for stage in self.kernel.copies)
+        fence = [shared_fence()] if described else []
         body = sequence([*fence, self.barrier(), body])
         counted = AttrStmt(0, "async_wait_inflight_count", constant(ahead, "int32"), body)
         return AttrStmt(0, "async_wait_queue_scope", constant(0, "int32"), counted)
@@ -360,6 +361,8 @@ class KernelBuilder:
                 statements.append(self.passing(before[stage.name]))
             statements.append(self.stage_sblock(stage))
             if stage.name in behind:
+                if any(ring.panel for ring in self.kernel.passes.values()):
+                    statements.append(shared_fence())
                 statements.append(self.passing(behind[stage.name]))
         rings = [ring(self.buffers[name], there) for name, there in self.kernel.passed.items()]
         return [*statements, *(keep(self.buffers[name]) for name in held), *rings]

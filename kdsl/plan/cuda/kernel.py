@@ -35,6 +35,7 @@ from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_
 from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
+from kdsl.plan.cuda.together import together
 from kdsl.plan.cuda.turns import first_warps
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
 from kdsl.plan.homes import extents, over, place, received
@@ -113,6 +114,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         settled=settled(body, tensors, fences, fetched), syncs=syncs, apart=warps_apart(tensors, passed),
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
+        together=together(body, tensors, (*fences, *syncs), request.handed),
         turns={name: warp for name, warp in turned.items() if warp},
         registers=role.registers, beside=beside_of(kernel, arrivals, tensors), passed=passed,
         steps=(), decisions=(), span=kernel.span,
