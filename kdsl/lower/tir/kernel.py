@@ -495,7 +495,8 @@ def keep(buffer):
 
 def ring(buffer, name: str):
     """A mark of where in shared memory a ring lies that the kernel beside fills."""
-    return Evaluate(T.cuda.func_call(f"{RING}{name}", buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", f"{RING}{name}")))
+    called = f"{RING}{name}"
+    return Evaluate(T.cuda.func_call(called, buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", called)))
 
 
 def shared_fence():

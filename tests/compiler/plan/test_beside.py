@@ -135,8 +135,6 @@ def test_a_kernel_that_stands_below(tmp_path):
      "240, which leaves 16 to each thread of `prepare`", "a multiple of 8 from 24 to 232"),
     (("groups in [2, 4] default 4", "groups in [1, 4] default 1"), "D363",
      "do not fill groups of four warps, which registers are dealt to", "8 warps and 1 times 2", "multiples of 4"),
-    (("groups in [2, 4] default 4", "groups in [2, 14] default 14"), "D363", "have more warps than a block",
-     "8 warps and 14 times 2", "at most 32 warps"),
 ])  # fmt: skip
 def test_refused(tmp_path, change, code, said, observed, required):
     found = refused(tmp_path, change, ("    shared_bytes <= 95% of target.shared_bytes_per_block\n", ""))
@@ -222,10 +220,22 @@ def test_a_kernel_that_carries_cannot_take_steps_in_turn():
     assert found.observed == "state"
 
 
+def deep(recurrence, slots: int):
+    """With rings of so many slots."""
+    tensors = {n: evolve(t, ring=slots) if n in recurrence.passed else t for n, t in recurrence.tensors.items()}
+    return evolve(recurrence, tensors=tensors)
+
+
+def test_more_warps_than_a_block():
+    prepare, recurrence = pair()
+    found = joined(prepare, deep(recurrence, 14))
+    assert found.code == "D363" and "have more warps than a block" in found.message
+    assert (found.observed, found.required) == ("8 warps and 14 times 2", "at most 32 warps")
+
+
 def test_more_groups_than_named_barriers():
     prepare, recurrence = pair()
-    tensors = {n: evolve(t, ring=16) if n in recurrence.passed else t for n, t in recurrence.tensors.items()}
-    found = joined(evolve(prepare, threads=(32, 1)), evolve(recurrence, tensors=tensors))
+    found = joined(evolve(prepare, threads=(32, 1)), deep(recurrence, 16))
     assert found.code == "D363" and "more groups than there are named barriers" in found.message
 
 
