@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from kdsl.check import check_paths
+from kdsl.data import data_root
 from kdsl.plan.cuda.beside import apart, beside_of, with_passes
 from kdsl.plan.derive import derive
 from kdsl.plan.refusal import PlanRefused
@@ -71,6 +72,17 @@ def test_the_rule_as_it_is():
     threads = 32 * (recurrence.threads[1] + 4 * prepare.threads[1])
     assert 32 * (recurrence.threads[1] * recurrence.registers + 4 * prepare.threads[1] * prepare.registers) <= SM
     assert recurrence.registers > SM // threads > prepare.registers
+
+
+def test_the_document_is_of_the_rule():
+    document = (data_root() / "docs/one-launch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```kds\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    lines = {" ".join(line.split()) for line in TEXT.splitlines()}
+    quoted = [" ".join(line.split()) for block in blocks for line in block.splitlines()]
+    assert len(quoted) >= 10 and not [line for line in quoted if line not in lines]
+    prepare, recurrence = plan(shipped(), "mma_fused", target="sm_90a", **ON).kernels
+    assert f"here {prepare.registers} each" in document and f"registers {recurrence.registers}" in document
+    assert f"{recurrence.threads[1]} + 4 x {prepare.threads[1]} warps" in document
 
 
 def test_nobody_deals_registers_that_no_role_asks_for(tmp_path):
