@@ -13,6 +13,7 @@ import numpy as np
 from attrs import frozen
 
 from kdsl.inspect import banks
+from kdsl.lower.swizzle import EXCHANGED
 
 MOST_POINTS = 1 << 17
 SELECTS = ("prim.if_then_else", "tirx.if_then_else")
@@ -116,6 +117,8 @@ def _call(e, values) -> np.ndarray:
         return _chosen(*args[:3], values)
     if name.endswith("likely"):
         return evaluate(args[0], values)
+    if name == "tirx.cuda.func_call" and str(args[0].value) == EXCHANGED:
+        return evaluate(args[1], values) ^ evaluate(args[2], values)
     operation = CALLS.get(name.rpartition(".")[2])
     if operation is None:
         raise Open(f"`{name}`")

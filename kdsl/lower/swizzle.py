@@ -18,6 +18,14 @@ from kdsl.plan.model import KernelPlan, Tensor
 ATTRIBUTE = "kdsl.swizzles"
 PIECE = 16  # bytes
 LINE = 128  # bytes of all banks
+EXCHANGED = "kdsl_exchanged"
+EXCHANGED_SOURCE = """\
+__device__ __forceinline__ int kdsl_exchanged(int at, int bits) {
+  int place;
+  asm("xor.b32 %0, %1, %2;" : "=r"(place) : "r"(at), "r"(bits));
+  return place;
+}
+"""
 SUFFIX = "_shared.dyn"  # what TVM adds to the names of buffers in shared memory
 
 
@@ -31,7 +39,16 @@ class Swizzle:
 
     def of(self, at):
         """The place of the element that would lie at `at` without it; integers of any kind."""
-        return at ^ (((at >> self.shift) & self.mask) << self.piece)
+        return at ^ self.exchanged(at)
+
+    def exchanged(self, at):
+        """Bits that change in the place of an element: they tell its row."""
+        return ((at >> self.shift) & self.mask) << self.piece
+
+    @property
+    def span(self) -> int:
+        """Elements within which places change."""
+        return (self.mask + 1) << self.piece
 
 
 def swizzle_of(tensor: Tensor) -> Swizzle:
@@ -70,13 +87,40 @@ def placed(statement, swizzles: dict[str, Swizzle]):
         (index,) = statement.indices
         swizzle = swizzles[str(statement.buffer.name)]
         if isinstance(index, tirx.Ramp):  # of neighbours in one piece
-            index = tirx.Ramp(swizzle.of(index.base), index.stride, index.lanes)
+            index = tirx.Ramp(place(index.base, swizzle), index.stride, index.lanes)
         else:
-            index = swizzle.of(index)
+            index = place(index, swizzle)
         return tirx.BufferStore(statement.buffer, statement.value, [index])
     if isinstance(statement, Evaluate) and is_product(statement.value):
         return Evaluate(product(statement.value, swizzles))
     return rebuilt(statement, lambda inner: placed(inner, swizzles))
+
+
+def place(index, swizzle: Swizzle):
+    """The place of an element of a buffer. Parts of its index that are multiples of the span stay outside of the
+    exclusive or, which the compiler is kept from moving: elements a constant apart then share an address."""
+    outside = [part for part in summands(index) if multiple_of(part) % swizzle.span == 0]
+    inside = [part for part in summands(index) if multiple_of(part) % swizzle.span]
+    if not outside or not inside:
+        return swizzle.of(index)
+    exchanged = T.cuda.func_call(EXCHANGED, sum(inside[1:], inside[0]), swizzle.exchanged(index),
+                                 source_code=EXCHANGED_SOURCE, return_type="int32")  # fmt: skip
+    return sum(outside[1:], outside[0]) + exchanged
+
+
+def summands(index) -> list:
+    if isinstance(index, tirx.Add):
+        return [*summands(index.a), *summands(index.b)]
+    return [index]
+
+
+def multiple_of(part) -> int:
+    """A power of two or more that a summand is a multiple of."""
+    if isinstance(part, tirx.IntImm):
+        return int(part.value)
+    if isinstance(part, tirx.Mul):
+        return multiple_of(part.a) * multiple_of(part.b)
+    return 1
 
 
 def is_product(value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from attrs import evolve, frozen
 
@@ -33,8 +33,10 @@ def kernel_stages(
     tensors: Mapping[str, Tensor],
     settings: Mapping[str, object],
     private_sum: Callable[[Stage], bool] = lambda stage: False,
+    handed: Collection[str] = (),
 ) -> KernelStages:
-    """`private_sum` says which stages sum in registers of a thread before they write."""
+    """`private_sum` says which stages sum in registers of a thread before they write; `handed` are copies that warps
+    beside take, which wait for room."""
     sizes, whole = extents(operator, settings, kernel), whole_extents(operator, settings)
     prologue, body, commits, epilogue, copies = [], [], [], [], []
     renamed: dict[str, dict[str, str]] = {}
@@ -47,7 +49,7 @@ def kernel_stages(
             copies.append(copy)
             name = f"{tensor}_round_{home.readers[0]}"
             rounded = _copying("round", name, copy.name, tensor, copy.indices, sizes, home.span)
-            late = home.memory == "workspace" and tensors[tensor].memory == "shared"
+            late = (home.memory == "workspace" or copy.name in handed) and tensors[tensor].memory == "shared"
             (behind_barriers.setdefault(tensor, []) if late else body).append(rounded)
             for reader in home.readers:
                 renamed.setdefault(reader, {})[tensor] = copy.name

@@ -235,6 +235,7 @@ inline void rsqrt_approx_f32(f32& d, f32 a) { d = rsqrtf(a); }
 inline void rsqrt_approx_ftz_f32(f32& d, f32 a) { d = rsqrtf(flushed(a)); }
 inline void sqrt_approx_f32(f32& d, f32 a) { d = sqrtf(a); }
 inline void tanh_approx_f32(f32& d, f32 a) { d = tanhf(a); }
+inline void xor_b32(u32& d, u32 a, u32 b) { d = a ^ b; }
 inline void selp_u32(u32& d, u32 a, u32 b, bool p) { d = p ? a : b; }
 inline void fma_rn_f32(f32& d, f32 a, f32 b, f32 c) { d = fmaf(a, b, c); }
 // The first operand goes to the upper half.

@@ -60,7 +60,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     default = "registers" if products else "shared"
     tensors, decisions = place(operator, graph, kernel, default, settings, pins)
     stages = kernel_stages(
-        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel)
+        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel), request.handed
     )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
