@@ -62,7 +62,7 @@ def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
     makers |= {end.tensor: Place(c.carry.part, c.node.end.span) for end, c in ends if end.tensor not in makers}
     readers = [(Place(s.stage.part, s.node.name.span), s.stage.reads) for s in point.graph.stages]
     readers += [(Place(c.carry.part, c.node.start.span), c.carry.reads) for c in point.graph.carries]
-    lost: dict[tuple[str, str], list[Crossing]] = {}
+    lost: dict[tuple[str, str, str], list[Crossing]] = {}
     late: dict[tuple[str, str], Crossing] = {}
     for found, reads in readers:
         reader = owners.get(found.part)
@@ -74,8 +74,8 @@ def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
             crossing = Crossing(read.tensor, maker, found, owner, reader)
             if order[id(owner)] > order[id(reader)]:
                 late.setdefault((owner.name, reader.name), crossing)
-            elif not _handed_on(owner, reader, read.tensor) and "place" not in owner.lines.doubtful:
-                lost.setdefault((owner.name, reader.name), []).append(crossing)
+            elif not crossing.handed_on and "place" not in owner.lines.doubtful:
+                lost.setdefault((owner.name, reader.name, crossing.memory), []).append(crossing)
     for crossings in lost.values():
         point.report(_lost(crossings), subject=crossings[0].reader.name)
     for crossing in late.values():
@@ -100,13 +100,16 @@ class Crossing:
     owner: KernelAtPoint
     reader: KernelAtPoint
 
+    @property
+    def memory(self) -> str:
+        """Where the other kernel takes it from: the workspace, or a slot of a ring in shared memory."""
+        taken = self.reader.kernel.homes.get(self.tensor)
+        return "shared" if taken is not None and taken.beside == self.owner.name else "workspace"
 
-def _handed_on(owner: KernelAtPoint, reader: KernelAtPoint, tensor: str) -> bool:
-    """Whether the tensor lies where the other kernel can take it: from the workspace, or from the slot of a ring."""
-    taken = reader.kernel.homes.get(tensor)
-    memory = "shared" if taken is not None and taken.beside == owner.name else "workspace"
-    homes = (*owner.kernel.views.get(tensor, ()), owner.kernel.homes.get(tensor))
-    return any(home is not None and home.memory == memory for home in homes)
+    @property
+    def handed_on(self) -> bool:
+        homes = (*self.owner.kernel.views.get(self.tensor, ()), self.owner.kernel.homes.get(self.tensor))
+        return any(home is not None and home.memory == self.memory for home in homes)
 
 
 def _lost(crossings: list[Crossing]) -> Diagnostic:
@@ -117,14 +120,15 @@ def _lost(crossings: list[Crossing]) -> Diagnostic:
     span = home.span if home is not None else owner.lines.declaration.name.span
     label = f"only in {home.memory}" if home is not None else "not placed here"
     made = tuple(Label(c.maker.span, f"makes `{c.tensor}`") for c in crossings[:3])
+    where = "the workspace" if first.memory == "workspace" else f"shared memory, where `via {owner.name}` takes it from"
     return Diagnostic(
         "E402",
         f"{listed(f'`{x}`' for x in tensors)} made in kernel `{owner.name}` and read in `{reader.name}`, but "
-        f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in the workspace", span,
+        f"`{owner.name}` never puts {'them' if len(tensors) > 1 else 'it'} in {where}", span,
         label=label,
         labels=(*made, Label(first.found.span, "read here"),
                 Label(reader.lines.declaration.name.span, "the kernel that reads")),
-        evidence=Evidence.PROVED, help=(f"add `{', '.join(tensors)} : ... in workspace` to `{owner.name}`",),
+        evidence=Evidence.PROVED, help=(f"add `{', '.join(tensors)} : ... in {first.memory}` to `{owner.name}`",),
     )  # fmt: skip
 
 

@@ -62,8 +62,7 @@ class _Kernel:
     @property
     def before(self) -> tuple[str, ...]:
         """Kernels of the rule above this one, whose warps may be beside its own."""
-        names = [item.name.text for item in self.rule.declaration.items if isinstance(item, n.Kernel)]
-        return tuple(names[: names.index(self.kernel.name.text)])
+        return self.rule.kernels[: self.rule.kernels.index(self.kernel.name.text)]
 
     @property
     def where(self) -> str:
@@ -251,9 +250,15 @@ class _Kernel:
         if attribute.value is not None:
             self.integer(attribute.value, "a copy", BYTES)
         name = attribute.name
-        known = (*REDUCERS, *sorted(self.rule.declarations.features), *self.before)
-        if name is not None and name.text not in known and not name.text.startswith(("ld.", "st.")):
-            self.findings.add(unknown_name("copy engine", name.text, name.span, known, self.where))
+        known = (*self.before, *REDUCERS, *sorted(self.rule.declarations.features))
+        if name is None or name.text in known or name.text.startswith(("ld.", "st.")):
+            return
+        if name.text in self.siblings:
+            reason = "it is this kernel" if name.text == self.kernel.name.text else "it stands below this kernel"
+            self.findings.add(wrong_place("copy engine", name.text, name.span, reason,
+                                          "`via` takes what a kernel above computes"))  # fmt: skip
+            return
+        self.findings.add(unknown_name("copy engine or kernel above", name.text, name.span, known, self.where))
 
     def role_name(self, name: n.Id) -> None:
         if name.text not in self.roles and "roles" not in self.doubtful:

@@ -160,7 +160,7 @@ class _Line:
         via = self.attribute("via")
         if via is None or via.name is None or via.name.text.startswith(("ld.", "st.")):
             return
-        if via.name.text in {kernel.name for kernel in self.point.kernels}:
+        if via.name.text in self.point.rule.kernels:
             return self.beside(via)
         if via.name.text not in self.point.target.has:
             self.point.report(missing_feature(self.point, via.name.text, via.name.span))
@@ -175,10 +175,17 @@ class _Line:
     def beside(self, via: n.Attribute) -> None:
         """What the warps of another kernel of the launch write: into shared memory, with a word when it is there."""
         if "mbarrier" not in self.point.target.has:
-            self.point.report(missing_feature(self.point, "mbarrier", via.name.span))
+            reason = "kernels of one launch wait for each other with it"
+            self.point.report(missing_feature(self.point, "mbarrier", via.name.span, reason))
+        elif via.name.text not in {kernel.name for kernel in self.point.kernels}:
+            self.wrong(via, f"kernel `{via.name.text}` is left out here", "no such kernel", "a kernel that is there")
         elif self.line.memory != "shared":
-            self.wrong(via, f"`{via.name.text}` passes tensors in shared memory, not {a(self.line.memory)}",
+            where = "registers" if self.line.memory == "registers" else a(self.line.memory)
+            self.wrong(via, f"`{via.name.text}` passes tensors in shared memory, not in {where}",
                        self.line.memory, "shared")  # fmt: skip
+        elif via.value is not None:
+            needed = f"via {via.name.text}"
+            self.wrong(via, f"`{via.name.text}` passes whole tensors, not pieces", via.span.text, needed)
 
     def numbers(self) -> None:
         for kind, least in (("ring", 1), ("pad", 0)):

@@ -60,6 +60,11 @@ class RuleNames:
     def graph(self) -> Blueprint:
         return blueprint(self.operator)
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of its kernels, from the top."""
+        return tuple(item.name.text for item in self.declaration.items if isinstance(item, n.Kernel))
+
     def fields(self) -> dict[str, Symbol]:
         """`target.x` for every field that all the rule's targets have; where none of them is known, that any has."""
         tables = [target.fields for target in self.targets]

@@ -35,21 +35,30 @@ def plan_facts(setting: Setting, kernels: Iterable[Kernel]) -> tuple[dict[str, F
             if count is not None:
                 name = "grid_tasks" if axis == "task" else f"grid_{axis}"
                 facts[f"{kernel.name}/{name}"] = Fact(count, "tasks" if axis == "task" else "blocks")
+    return with_warps_beside(facts, uses, kernels)
+
+
+def with_warps_beside(
+    facts: Mapping[str, Fact], uses: Iterable[MemoryUse], kernels: Iterable[Kernel]
+) -> tuple[dict[str, Fact], list[MemoryUse]]:
+    """The facts with the shared memory of launches in place of that of kernels which have others' warps in their
+    blocks: theirs as well, once for each of their groups, and two barriers for each slot."""
+    facts, shared = dict(facts), {use.kernel: use for use in uses if use.memory == "shared"}
+    uses = list(uses)
     for kernel in kernels:
-        add_warps_beside(facts, kernel)
-    return facts, uses
-
-
-def add_warps_beside(facts: dict[str, Fact], kernel: Kernel) -> None:
-    """Shared memory of a launch with the warps of another kernel: theirs as well, once for each of their groups, and
-    two barriers of 8 bytes for each slot."""
-    homes = [home for home in kernel.homes.values() if home.beside is not None]
-    key = f"{kernel.name}/shared_bytes"
-    other = facts.get(f"{homes[0].beside}/shared_bytes") if homes else None
-    if other is not None and key in facts:
+        homes = [home for home in kernel.homes.values() if home.beside is not None]
+        beside = homes[0].beside if homes else None
+        key, other = f"{kernel.name}/shared_bytes", facts.get(f"{beside}/shared_bytes")
+        if other is None or key not in facts:
+            continue
         groups = int(homes[0].attributes.get("ring", 1))
         own, theirs = (-(-int(fact.value) // APART) * APART for fact in (facts[key], other))
         facts[key] = evolve(facts[key], value=own + groups * (theirs + 2 * BARRIER_BYTES))
+        if beside in shared and kernel.name in shared:
+            more = [evolve(buffer, slots=buffer.slots * groups) for buffer in shared[beside].buffers]
+            buffers = sorted([*shared[kernel.name].buffers, *more], key=lambda buffer: -buffer.bytes)
+            uses = [evolve(u, buffers=tuple(buffers)) if u is shared[kernel.name] else u for u in uses]
+    return facts, uses
 
 
 def conflict_degree(row_bytes: int, pad: int, swizzle: int, dtype: str) -> int:

@@ -8,7 +8,7 @@ from kdsl.check.alternatives import lost_names
 from kdsl.check.blueprint import holds
 from kdsl.check.evaluate import NotStatic, Undecided, ceildiv, evaluate
 from kdsl.check.findings import listed, warning
-from kdsl.check.model import names_in
+from kdsl.check.model import DTYPE_BYTES, names_in
 from kdsl.check.placement import block_extent, known_tensors, row_bytes
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.check.products import place_for
@@ -17,22 +17,23 @@ from kdsl.contract.calls import call_text, speaks
 from kdsl.contract.claims import Claims
 from kdsl.contract.conditions import Condition
 from kdsl.contract.decide import clause_text, decide_claim, quantity
-from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts
+from kdsl.contract.facts import conflict_degree, conflict_fact, loads_with, plan_facts, with_warps_beside
 from kdsl.contract.predicates import keyed
-from kdsl.contract.resources import MemoryUse, Setting
+from kdsl.contract.resources import MemoryUse, Setting, taken_from
 from kdsl.contract.satisfy import components, law_conditions, search
 from kdsl.contract.verdict import Fact, Status
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.syntax import nodes as n
 
 LIMITS = {"shared": "shared_bytes_per_block", "stack": "stack_bytes_per_task"}
+WIDE, NARROW = 8, 2  # bytes of the dtypes of a call
 FACT_OF = {"shared": "shared_bytes", "stack": "stack_bytes"}
 
 
 def check_contracts(point: Point, claims: Claims) -> None:
     """Budgets, promises and the form's own requirements at one point."""
     largest = point.sizes.largest() or {}
-    facts, uses = _facts(point, largest)
+    facts, uses = _fitting_facts(point, largest)
     broken = {FACT_OF[use.memory] for use in uses if _over_budget(point, use, largest)}
     for kernel in point.kernels:
         degrees = _conflicts(point, kernel)
@@ -42,29 +43,46 @@ def check_contracts(point: Point, claims: Claims) -> None:
         _form_requirements(point)
 
 
-def _facts(point: Point, largest: Mapping[str, int]) -> tuple[dict[str, Fact], list[MemoryUse]]:
-    """Of every kernel; the same kernel at another point has the same facts."""
+def _fitting_facts(point: Point, largest: Mapping[str, int]) -> tuple[dict[str, Fact], list[MemoryUse]]:
+    """With the widest dtypes that the rule takes; where these do not fit the target and narrower ones do, with those:
+    of a call that does not fit no point is chosen."""
+    facts, uses = _facts(point, largest, WIDE)
+    if any(_exceeds(point, use) for use in uses):
+        narrow = _facts(point, largest, NARROW)
+        if not any(_exceeds(point, use) for use in narrow[1]):
+            return narrow
+    return facts, uses
+
+
+def _exceeds(point: Point, use: MemoryUse) -> bool:
+    limit = point.target.fields.get(LIMITS.get(use.memory, ""))
+    return isinstance(limit, int) and use.bytes > limit
+
+
+def _facts(point: Point, largest: Mapping[str, int], most: int) -> tuple[dict[str, Fact], list[MemoryUse]]:
+    """Of every kernel, with dtypes of `most` bytes; the same kernel at another point has the same facts."""
     memo = point.rule.memo
-    if "widest" not in memo:
-        memo["widest"] = _widest(point)
+    if ("widest", most) not in memo:
+        memo["widest", most] = _widest(point, most)
     kernels = tuple(k.kernel for k in point.kernels)
-    setting = Setting(point.rule.operator, point.graph, {**point.env, **largest}, memo["widest"],
+    setting = Setting(point.rule.operator, point.graph, {**point.env, **largest}, memo["widest", most],
                       point.target.family,
                       kernels)  # fmt: skip
     facts: dict[str, Fact] = {}
     uses: list[MemoryUse] = []
     for kernel in (k for k in point.kernels if "place" not in k.lines.doubtful):
         alive = (kernel.kernel, point.graph, point.sizes)
-        key = ("facts", *map(id, alive), point.target.family, tuple(k.name for k in kernels))
+        others = (tuple(k.name for k in kernels), tuple(taken_from(kernel.kernel, kernels)))
+        key = ("facts", most, *map(id, alive), point.target.family, *others)
         if key not in memo:
             memo[key] = (alive, plan_facts(setting, [kernel.kernel]))
         facts.update(memo[key][1][0])
         uses += memo[key][1][1]
-    return facts, uses
+    return with_warps_beside(facts, uses, kernels)
 
 
-def _widest(point: Point) -> dict[str, str]:
-    """The widest dtype that each port may have in a call that the rule takes."""
+def _widest(point: Point, most: int) -> dict[str, str]:
+    """The widest dtype that each port may have in a call that the rule takes: of `most` bytes, if it may be that."""
     found = {}
     for name, port in point.rule.operator.ports.items():
         allowed = possible_dtypes(point.rule.operator, port)
@@ -72,6 +90,7 @@ def _widest(point: Point) -> dict[str, str]:
             if isinstance(claim.predicate, n.Typed) and name in [x.text for x in claim.predicate.names]:
                 asked = [d.name for d in claim.predicate.dtypes if not d.like]
                 allowed = tuple(d for d in allowed if d in asked) or allowed
+        allowed = [dtype for dtype in allowed if DTYPE_BYTES[dtype] <= most] or allowed
         found[name] = max(allowed, key=lambda d: (d in ("f32", "i64"), d == "i64"))
     return found
 
@@ -80,9 +99,9 @@ def _widest(point: Point) -> dict[str, str]:
 
 
 def _over_budget(point: Point, use: MemoryUse, sizes: Mapping[str, int]) -> bool:
-    limit = point.target.fields.get(LIMITS.get(use.memory, ""))
-    if not isinstance(limit, int) or use.bytes <= limit:
+    if not _exceeds(point, use):
         return False
+    limit = point.target.fields[LIMITS[use.memory]]
     kernel = next(k for k in point.kernels if k.name == use.kernel)
     notes = [use.listed()]
     if sizes and any(len(point.sizes.values[name] or ()) > 1 for name in sizes):

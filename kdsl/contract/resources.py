@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from attrs import evolve, field, frozen
@@ -93,12 +93,22 @@ def _shapes(setting: Setting) -> dict[str, tuple[str, ...]]:
     return {**found, **{c.tensor: c.indices for c in carries}}
 
 
+def taken_from(kernel: Kernel, kernels: Iterable[Kernel]) -> dict[str, str]:
+    """Tensors of a kernel that warps beside its own take from shared memory, and the kernels of these."""
+    return {home.tensor: other.name for other in kernels for home in other.homes.values() if home.beside == kernel.name}
+
+
 def _homes(setting: Setting, kernel: Kernel):
-    for home in kernel.homes.values():
-        yield home.tensor, home
+    """What other warps take lies in their rings: the copy for them if there is one, else the tensor itself."""
+    taken = taken_from(kernel, setting.kernels)
+    for name, home in kernel.homes.items():
+        copies = [view for view in kernel.views.get(name, ()) if taken.get(name) in view.readers]
+        if name not in taken or copies or home.memory != "shared":
+            yield home.tensor, home
     for views in kernel.views.values():
         for home in views:
-            yield home.tensor, home
+            if taken.get(home.tensor) not in home.readers or home.memory != "shared":
+                yield home.tensor, home
     memory = UNPLACED.get(setting.family)
     if memory is None:
         return

@@ -20,12 +20,27 @@ def report_text(lowering: Lowering) -> str:
         for memory in dict.fromkeys(t.memory for t in kernel.tensors.values() if t.scope != "call"):
             held = kernel_bytes(kernel, memory)
             lines.append(f"  {memory:10} {sum(held.values())} bytes: " + ", ".join(f"{n} {b}" for n, b in held.items()))
+    lines += launch_lines(plan)
     lines += ["", "roundings"]
     lines += [f"  {line}" for line in roundings(plan)] or ["  none: every tensor is f32"]
     lines += ["", "contract"]
     for verdict in verdicts(lowering):
         lines.append(f"  {verdict.clause}: {verdict.told}{_numbers(verdict)}")
     return "\n".join([*lines, "", "made with", *(f"  {line}" for line in tool_lines(plan.target))]) + "\n"
+
+
+def launch_lines(plan: Plan) -> list[str]:
+    """A line for each launch of several kernels."""
+    found = []
+    for kernel in plan.launches:
+        parts = [part for part in plan.launched_with(kernel) if part is not kernel]
+        for part in parts:
+            groups = next(iter(part.passes.values())).ring
+            found += ["", f"launch {kernel.name}: {kernel.threads[1]} warps of {kernel.name} beside {groups} groups of "
+                          f"{part.threads[1]} of {part.name}, which pass {', '.join(part.passes)}"]  # fmt: skip
+            if kernel.registers is not None:
+                found.append(f"  registers  {kernel.registers} and {part.registers} a thread")
+    return found
 
 
 def _numbers(verdict) -> str:

@@ -60,8 +60,8 @@ def prove_rule_threads(
     `program` stands for those texts (an edited one, in a test). Raises what lowering raises; any other outcome is a
     Proof.
     """
-    plan = lowering.plan
-    functions, options = scheduled_functions(lowering), plan.specialization.options
+    plan = lowering.apart.plan  # kernels of one launch, each by itself, say what the text asks of a call
+    functions, options = scheduled_functions(lowering.apart), plan.specialization.options
     try:
         required = Program.of(functions, pins_of(plan)).strides
         cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)

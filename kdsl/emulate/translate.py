@@ -38,6 +38,7 @@ _KERNEL = re.compile(
     r'(?:extern\s+"C"\s+)?__global__\s+(?:void\s+)?'
     r"(?:__launch_bounds__\s*\(([^)]*)\)\s*)?(?:void\s+)?(\w+)\s*\("
 )
+_ROLE = re.compile(r"__device__\s+__forceinline__\s+void\s+\w+_kernel_role\s*\(")  # of a kernel in another's launch
 _SHARED = re.compile(
     r"(extern\s+)?__shared__\s+(?:(?:__align__|alignas)\s*\((\w+)\)\s+)?"
     r"([\w ]+?)\s+(\w+)\s*\[\s*(\w*)\s*\]\s*;"
@@ -92,7 +93,7 @@ def translate(cuda: str, field: bool = False) -> Translation:
     text = re.sub(r"^[ \t]*#[ \t]*line\b.*$", "", text, flags=re.M)  # lines are those of this text
     text = _OUTPUT.sub(r"auto&& \1", replace_assembly(text))  # what it binds may be an element of memory
     text = re.sub(r"\b(?:reinterpret_cast|const_cast)\s*<", "kdsl::cast_to<", text)
-    text = _POINTER.sub(_pointer, text)
+    text = _with_roles(_POINTER.sub(_pointer, text))
     kernels, tables, parts, last = [], [], [], 0
     for match in _KERNEL.finditer(text):
         end = closing(text, match.end() - 1)
@@ -118,6 +119,22 @@ def translate(cuda: str, field: bool = False) -> Translation:
         kernels = [evolve(k, parameters=tuple(map(_over_fields, k.parameters))) for k in kernels]
     source = ['#include "device.h"', '#line 1 "kernel.cu"', body]
     return Translation("\n".join(source) + "\n", tuple(kernels))
+
+
+def _with_roles(text: str) -> str:
+    """The text with the bodies of device functions that are kernels but for their launch changed as a kernel's."""
+    parts, last = [], 0
+    for match in _ROLE.finditer(text):
+        body = re.compile(r"\s*\{").match(text, closing(text, match.end() - 1) + 1)
+        if body is None:
+            continue
+        stop, line = closing(text, body.end() - 1), line_of(text, body.end())
+        rewritten, arrays, _ = _kernel_body(text[body.end() : stop], line)
+        if arrays:
+            raise CannotEmulate(Refusal("a __shared__ array of a device function", line=line))
+        parts += [text[last : body.end()], rewritten]
+        last = stop
+    return "".join([*parts, text[last:]])
 
 
 _CELLS = (  # types whose values may be elements, and those of device/field/cells.h that hold them

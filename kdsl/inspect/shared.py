@@ -1,8 +1,8 @@
 """Every access of shared memory in a lowered kernel, with its wavefronts over all lanes, warps and loops.
 
 Read from the TIR right before TVM merges the shared buffers into one: there an access still names its buffer,
-and the marks of the source map still say its stage. Where a buffer begins does not matter: it moves all banks
-by the same. Evidence `simulated`: exact, with every tile taken as full. Matrix loads are those of
+and the marks of the source map still say its stage. Where a buffer begins, or a slot of a ring, does not matter: it
+moves all banks by the same. Evidence `simulated`: exact, with every tile taken as full. Matrix loads are those of
 `kdsl/lower/intrinsics`; a device function that is not there has no lane addresses here, and what
 it touches in shared memory is unknown.
 """
@@ -24,6 +24,7 @@ from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.swizzle import PIECE, Swizzle
+from kdsl.lower.tir.kernel import GROUP, RING
 from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 
 MERGES = "MergeSharedMemoryAllocations"
@@ -89,12 +90,14 @@ def memory_uses(
     """Every access of shared memory and of global memory, in the order of the code; equal ones once. `units`
     are strides of the call that are taken to be 1."""
     found = _Walk(stages, units)
-    found.statement(unmerged(kernel, str(target.fields["tool"]), stages), {}, ())
+    func = unmerged(kernel, str(target.fields["tool"]), stages)
+    slot = {hash(var): np.asarray(0) for var in func.params if str(getattr(var, "name", "")) == GROUP}
+    found.statement(func.body, slot, ())
     return tuple(dict.fromkeys(found.uses)), tuple(dict.fromkeys(found.outside))
 
 
 def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
-    """The body of the kernel as the passes leave it before shared memory is merged."""
+    """The function of the kernel as the passes leave it before shared memory is merged."""
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
@@ -103,7 +106,7 @@ def unmerged(kernel: ScheduledKernel, arch: str, stages: tuple[str, ...]):
                 break
             module = step(module)
     (func,) = module.functions.values()
-    return func.body
+    return func
 
 
 def new_axis(values: Iterable[int], ranges: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -143,7 +146,7 @@ class _Walk:
             self.access("st", s.buffer, s.indices, ranges, guards)
         elif k == "Bind":
             self.expression(s.value, ranges, guards)
-        elif k == "AllocBuffer":
+        elif k in ("AllocBuffer", "DeclBuffer"):  # of its own, or of the warps beside that take what it makes
             if str(s.buffer.scope()) in SCOPES:
                 self.shared[hash(s.buffer)] = s.buffer
         elif hasattr(s, "body"):
@@ -214,7 +217,7 @@ class _Walk:
         return self.shared.get(hash(found))
 
     def function(self, name: str, args, ranges, guards) -> None:
-        if name == "kdsl_keep":
+        if name == "kdsl_keep" or name.startswith(RING):
             return
         if name.startswith(squares.PREFIX):
             self.squares(args, ranges, guards)

@@ -25,22 +25,38 @@ KINDS = {"load": "ld", "store": "st", "copy": "cp.async"}
 
 @frozen
 class StagedCode:
-    """One kernel: its plan, its CUDA with the lines of the stages, its machine code, its shared accesses."""
+    """One launch: its plan, its CUDA with the lines of the stages, its machine code, its shared accesses. `parts` are
+    all kernels of the launch, where there are several."""
 
     plan: KernelPlan
     source: CudaSource
     code: Code
     shared: tuple[SharedUse, ...] = field(repr=False)
     outside: tuple[GlobalUse, ...] = field(repr=False, default=())  # accesses of global memory
+    parts: tuple[KernelPlan, ...] = field(repr=False, default=())
 
     # ---- stages ----
+    @property
+    def plans(self) -> tuple[KernelPlan, ...]:
+        return self.parts or (self.plan,)
+
+    @property
+    def stages(self) -> tuple[PlannedStage, ...]:
+        return tuple(stage for plan in self.plans for stage in plan.stages)
+
+    def plan_with(self, stage: str | None = None, tensor: str = "") -> KernelPlan:
+        """The kernel that has the stage, or else the tensor."""
+        with_stage = (plan for plan in self.plans if any(s.name == stage for s in plan.stages))
+        with_tensor = (plan for plan in (self.plan, *self.plans) if tensor in plan.tensors)
+        return next(with_stage, None) or next(with_tensor, self.plan)
+
     def sblocks(self, stage: str) -> tuple[str, ...]:
         """The sblocks of a stage: a sum that its rows need has one of its own."""
-        found = (part.name for s in self.plan.stages if s.name == stage for part in s.unrolled)
+        found = (part.name for s in self.stages if s.name == stage for part in s.unrolled)
         return tuple(dict.fromkeys(found))
 
     def has(self, stage: str) -> bool:
-        return any(s.name == stage for s in self.plan.stages)
+        return any(s.name == stage for s in self.stages)
 
     def selection(self, *stages: str) -> Selection:
         """Instructions of these stages, inlined device functions among them."""
@@ -54,12 +70,12 @@ class StagedCode:
 
     def touching(self, tensor: str) -> tuple[PlannedStage, ...]:
         """Stages that read or write the tensor."""
-        return tuple(s for s in self.plan.stages if s.tensor == tensor or tensor in reads_of(s))
+        return tuple(s for s in self.stages if s.tensor == tensor or tensor in reads_of(s))
 
     def feeding(self, stage: str) -> tuple[str, ...]:
         """Stages that fetch asynchronously what `stage` reads."""
-        read = {name for s in self.plan.stages if s.name == stage for name in reads_of(s)}
-        return tuple(s.name for s in self.plan.stages if s.kind == "copy" and s.tensor in read)
+        read = {name for s in self.stages if s.name == stage for name in reads_of(s)}
+        return tuple(s.name for s in self.stages if s.kind == "copy" and s.tensor in read)
 
     # ---- facts ----
     def uses(self, instruction: str, stage: str) -> Fact:
@@ -74,7 +90,7 @@ class StagedCode:
     def vector_width(self, tensor: str) -> Fact:
         """Bytes of the narrowest access in the tensor's memory by the stages that touch it: no wider than the
         tensor's own accesses are."""
-        held = self.plan.tensors.get(tensor)
+        held = self.plan_with(tensor=tensor).tensors.get(tensor)
         memory = "workspace" if held is None or held.scope == "call" else held.memory
         stages = self.touching(tensor)
         if memory not in SPACES or not stages:
@@ -164,17 +180,23 @@ def unit_strides(lowering: Lowering) -> frozenset[str]:
     return frozenset(f"{name}_stride{len(port.shape) - 1}" for name, port in ports.items() if port.shape)
 
 
+def launch_uses(lowering: Lowering, kernel: KernelPlan) -> tuple[tuple[SharedUse, ...], tuple[GlobalUse, ...]]:
+    """Accesses of shared memory and of global memory by all kernels of a launch."""
+    target, units = lowering.plan.target, unit_strides(lowering)
+    schedules = {plan.name: made for plan, made in zip(lowering.plan.kernels, lowering.scheduled, strict=True)}
+    shared, outside = [], []
+    for part in lowering.plan.launched_with(kernel):
+        found, beyond = memory_uses(schedules[part.name], target, stage_names(part), units)
+        shared += with_tensors(found, part)
+        outside += beyond
+    return tuple(shared), tuple(outside)
+
+
 def staged_code(lowering: Lowering) -> tuple[StagedCode, ...]:
-    """Every kernel of a lowered CUDA rule, compiled and taken apart. Raises ToolMissing."""
-    target, found = lowering.plan.target, []
-    units, schedules = unit_strides(lowering), {scheduled.function.name: scheduled for scheduled in lowering.scheduled}
+    """Every launch of a lowered CUDA rule, compiled and taken apart. Raises ToolMissing."""
+    found = []
     for kernel, source, objects in zip(lowering.plan.launches, lowering.sources, lowering.objects, strict=True):
-        threads = source.threads[0] * source.threads[1]
-        code = read(objects, target, source.shared_bytes, threads)
-        uses, outside = [], []
-        for part in lowering.plan.launched_with(kernel):
-            shared, global_memory = memory_uses(schedules[part.name], target, stage_names(part), units)
-            uses += with_tensors(shared, part)
-            outside += global_memory
-        found.append(StagedCode(kernel, source, code, tuple(uses), tuple(outside)))
+        code = read(objects, lowering.plan.target, source.shared_bytes, source.threads[0] * source.threads[1])
+        shared, outside = launch_uses(lowering, kernel)
+        found.append(StagedCode(kernel, source, code, shared, outside, lowering.plan.launched_with(kernel)))
     return tuple(found)

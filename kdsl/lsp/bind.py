@@ -247,7 +247,10 @@ def _placement(b: Binder, line: n.Placement, owner: str, kernels: set[str]) -> N
         b.mark(reader, symbol)
     if line.dtype is not None:
         b.expressions(n.Dtype(line.dtype.span, line.dtype.text))
-    _attributes(b, line.attributes)
+    for via in (attribute.name for attribute in line.attributes if attribute.kind == "via"):
+        if via is not None and via.text in kernels:
+            b.mark(via, Symbol("kernel", via.text, rule))
+    _attributes(b, tuple(x for x in line.attributes if x.name is None or x.kind != "via" or x.name.text not in kernels))
 
 
 def _tensor(b: Binder, name: n.Id) -> None:

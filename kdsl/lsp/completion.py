@@ -31,7 +31,7 @@ ICONS = {
     "form": K.Enum,
     "value": K.EnumMember, "input": K.Field, "output": K.Field, "definition": K.Function,
     "dtype": K.TypeParameter,
-    "choice": K.Constant, "role": K.Module, "part": K.Module, "kernel": K.Method, "field": K.Field,
+    "choice": K.Constant, "role": K.Module, "part": K.Module, "kernel": K.Method, "above": K.Method, "field": K.Field,
     "predicate": K.Function, "acceptance": K.Interface, "word": K.Value,
 }  # fmt: skip
 CALL = ("size", "option", "parameter", "choice", "field")
@@ -39,7 +39,7 @@ GRAPH = ("tensor", "view", "index", "size", "parameter", "option", "definition")
 # What may stand where a name may: by the word before, then by the block and the part of its line.
 AFTER = {
     "schedules": ("operator",), "extends": ("target",), "computes": ("part",), "apply": ("tactic",),
-    "as": ("instruction",), "via": ("instruction", "feature", "word:shuffle", "word:shared"),
+    "as": ("instruction",), "via": ("above", "instruction", "feature", "word:shuffle", "word:shared"),
     "uses": ("instruction",),
     "has": ("instruction", "feature"), "lacks": ("instruction", "feature"), "like": ("input",),
     "of": ("dtype",),
@@ -294,6 +294,13 @@ class Names:
 
         found = self._declaration()
         return [(k.name.text, "kernel") for k in found.items if isinstance(k, n.Kernel)] if found is not None else []
+
+    def above(self) -> list[tuple[str, str]]:
+        """Kernels above the cursor's own, whose warps may be beside its own in a launch."""
+        own = [t.text for t in self.cursor.kernel if t.kinds[0] != LINE][1:2]
+        names = [name for name, _ in self.kernel()]
+        before = names[: names.index(own[0])] if own and own[0] in names else names
+        return [(name, "kernel above, its warps beside these") for name in before]
 
     def _declaration(self):
         words = [t.text for t in self.cursor.header if t.kinds[0] != LINE]

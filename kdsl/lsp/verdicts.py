@@ -158,7 +158,18 @@ def kernel_text(scope: Scope, analysis: Analysis, symbol: Symbol) -> Iterator[st
         limit = point.target.fields.get(limits.get(use.memory, ""))
         of = f" of {limit}" if limit is not None else ""
         yield f"{use.memory}: {use.bytes}{of} bytes ({use.listed()})"
+    yield from launch_text(point, kernel)
     yield f"at {at_text(point, True)}"
+
+
+def launch_text(point: RulePoint, kernel: Kernel) -> Iterator[str]:
+    """The kernel that shares its launch, what passes between them, and in how many slots."""
+    for taker in point.kernels:
+        homes = [home for home in taker.homes.values() if home.beside is not None]
+        if homes and kernel.name in (taker.name, homes[0].beside):
+            slots = homes[0].attributes.get("ring", 1)
+            yield (f"one launch of `{homes[0].beside}` and `{taker.name}`: {slots} groups of warps of the one pass "
+                   f"{', '.join(home.tensor for home in homes)} to the warps of the other")  # fmt: skip
 
 
 def uses(setting: Setting, kernel: Kernel) -> dict:

@@ -37,7 +37,8 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})
         made.update(copies_for(kernel, planned.tensors))
         kernels.append(planned)
-    return Plan(point, operator, specialization, settings, graph, with_passes(kernels))
+    registers = int(point.target.fields.get("registers_per_sm", 0))
+    return Plan(point, operator, specialization, settings, graph, with_passes(kernels, registers))
 
 
 def copies_for(kernel: Kernel, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

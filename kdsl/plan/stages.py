@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import as_read, strip
 from kdsl.check.model import Carry, Graph, Home, Kernel, Operator, Read, Stage, names_in
-from kdsl.plan.homes import over, extents, load_name, rounded_name, tiles, whole_extents
+from kdsl.plan.homes import extents, load_name, over, rounded_name, tiles, whole_extents
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.syntax import nodes as n
 

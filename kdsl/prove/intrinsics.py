@@ -8,7 +8,7 @@ implementation does on hardware is one GPU test for each intrinsic, and the proo
 from __future__ import annotations
 
 from kdsl.lower.intrinsics.warpgroup import FENCE_SOURCE
-from kdsl.lower.tir.kernel import KEEP
+from kdsl.lower.tir.kernel import KEEP, WARP_SYNC_SOURCE
 from kdsl.lower.tvm import s_tir
 from kdsl.prove.meaning import kind, same_structure
 from kdsl.prove.refusal import NoMeaning, shortened
@@ -69,4 +69,4 @@ def keeps_memory(call) -> bool:
     """A device function that moves no value: it tells the compiler that memory is still in use, or orders accesses."""
     if kind(call) != "Call" or call.op.name not in DEVICE_CALLS:
         return False
-    return str(getattr(call.args[len(call.args) - 1], "value", "")) in (KEEP, FENCE_SOURCE)
+    return str(getattr(call.args[len(call.args) - 1], "value", "")) in (KEEP, FENCE_SOURCE, WARP_SYNC_SOURCE)

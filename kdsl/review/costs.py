@@ -115,7 +115,7 @@ def cost_of(one: StagedCode, kind, stage, tensor, note, instructions: Iterable[I
     lines = {
         p.line for i in instructions for p in i.places if p.file == SOURCE_NAME and (inside is None or p.line in inside)
     }
-    spans = tuple(spans_of(one.plan, stage, tensor))
+    spans = tuple(spans_of(one.plan_with(stage, tensor), stage, tensor))
     return Cost(kind, one.plan.name, stage, tensor, note, tuple(names), tuple(sorted(lines)), spans, weight)
 
 

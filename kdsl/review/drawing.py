@@ -67,6 +67,7 @@ class Panel:
     totals: tuple[str, ...]
     passes_on: tuple[str, ...]
     keeper: str = "a block"  # who keeps the totals
+    passes_in: str = "memory"  # where it is put for the next kernel
 
 
 @frozen
@@ -92,16 +93,34 @@ def panel(plan: Plan, kernel: KernelPlan) -> Panel:
     frames = ()
     if kernel.sequential is not None and inside:
         frames = (Frame(f"for {kernel.sequential} in {plan.steps_of(kernel)}", inside[0], inside[-1]),)
-    title = f"computes {', '.join(kernel.parts)}; {block_text(kernel)}"
+    title = f"computes {', '.join(kernel.parts)}; {block_text(kernel)}{beside_text(plan, kernel)}"
+    where = "slots of shared memory" if kernel.passes else "memory"
     return Panel(kernel.name, title, tuple(grid_lines(kernel)), rows, columns, frames, tuple(totals(kernel)),
-                 tuple(passed_on(kernel)), "a block" if kernel.threads else "a task")  # fmt: skip
+                 tuple(passed_on(kernel)), unit_of(kernel), where)  # fmt: skip
 
 
 def block_text(kernel: KernelPlan) -> str:
     if not kernel.threads:
         return "every task runs in one thread"
     warps = kernel.threads[1]
-    return f"{prod(kernel.threads)} threads a block, {warps} warp{'s' * (warps != 1)}"
+    return f"{prod(kernel.threads)} threads {unit_of(kernel)}, {warps} warp{'s' * (warps != 1)}"
+
+
+def beside_text(plan: Plan, kernel: KernelPlan) -> str:
+    """Whose warps are in the same blocks, of two kernels of one launch."""
+    if kernel.beside is not None:
+        return f", beside those of {kernel.beside}"
+    if not kernel.passes:
+        return ""
+    taker = next(other.name for other in plan.kernels if other.beside == kernel.name)
+    return f", {next(iter(kernel.passes.values())).ring} such groups in the blocks of {taker}"
+
+
+def unit_of(kernel: KernelPlan) -> str:
+    """What has the memory that a panel counts."""
+    if not kernel.threads:
+        return "a task"
+    return "a group" if kernel.passes else "a block"
 
 
 def grid_lines(kernel: KernelPlan) -> Iterator[str]:
@@ -247,7 +266,8 @@ def column(kernel: KernelPlan, tensors: list[Tensor], stages: list[PlannedStage]
     first, last = touched[0], touched[-1]
     if looped and (owner.scope == "carried" or owner.ring > 1):
         first, last = min(first, looped[0]), max(last, looped[-1])
-    extras = [f"pad {owner.pad}"] * bool(owner.pad) + [f"ring {owner.ring}"] * (owner.ring > 1)
+    extras = ["in a slot"] * (owner.scope == "passed")
+    extras += [f"pad {owner.pad}"] * bool(owner.pad) + [f"ring {owner.ring}"] * (owner.ring > 1)
     if owner.fragment is not None:
         extras.append(f"{owner.fragment.instruction}.{owner.fragment.operand}")
     shape = "x".join(map(str, owner.shape)) or "1"
@@ -268,14 +288,14 @@ def totals(kernel: KernelPlan) -> Iterator[str]:
     """Bytes a block keeps in every memory."""
     held: dict[str, int] = {}
     for tensor in kernel.tensors.values():
-        if tensor.scope != "call" and tensor.held_in == tensor.name:
+        if tensor.scope not in ("call", "passed") and tensor.held_in == tensor.name:
             held[tensor.memory] = held.get(tensor.memory, 0) + tensor_bytes(tensor)
     yield from (f"{memory} {size} bytes" for memory, size in held.items())
 
 
 def passed_on(kernel: KernelPlan) -> Iterator[str]:
-    """What the kernel puts into memory for later ones: tensors in the workspace with the bytes of one step."""
+    """What the kernel leaves for others, in the workspace or in slots of theirs, with the bytes of one step."""
     made = {stage.tensor for stage in kernel.stages if stage.kind != "copy"}
     for name, tensor in kernel.tensors.items():
-        if tensor.scope == "call" and name in made:
+        if tensor.scope in ("call", "passed") and name in made:
             yield f"{name} {tensor.dtype} {tensor.elements * DTYPE_BYTES[tensor.dtype]} B"

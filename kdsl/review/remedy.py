@@ -15,8 +15,8 @@ from itertools import permutations
 from attrs import evolve, field, frozen
 
 from kdsl.check.model import DTYPE_BYTES, walk
-from kdsl.inspect.shared import SharedUse, shared_uses, with_tensors
-from kdsl.inspect.stages import StagedCode, stage_names, staged_code
+from kdsl.inspect.shared import SharedUse
+from kdsl.inspect.stages import StagedCode, launch_uses, staged_code
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.stir.schedule import StepRefused
 from kdsl.lower.toolchain.cc import CompilerFailed
@@ -93,11 +93,13 @@ def remedies(subject: Subject, before: Lowering, kernels: Iterable[StagedCode], 
     for cost in costs:
         if cost.kind != CONFLICT:
             continue
-        line = placement_of(subject, kernels[cost.kernel].plan, cost.tensor)
+        one = kernels[cost.kernel]
+        plan = one.plan_with(cost.stage, cost.tensor)
+        line = placement_of(subject, plan, cost.tensor)
         if line is None or (cost.kernel, line.span) in done:
             continue
         done.add((cost.kernel, line.span))
-        yield _Search(subject, before, kernels[cost.kernel], line).result()
+        yield _Search(subject, before, one, plan, line).result()
 
 
 def placement_of(subject: Subject, kernel: KernelPlan, tensor: str) -> n.Placement | None:
@@ -168,18 +170,19 @@ class _Search:
     subject: Subject
     before: Lowering
     one: StagedCode = field(repr=False)
+    plan: KernelPlan = field(repr=False)  # whose line it is
     line: n.Placement
 
     @property
     def tensors(self) -> tuple[str, ...]:
         """Tensors of the line that the kernel keeps."""
-        return tuple(name.text for name in self.line.names if name.text in self.one.plan.tensors)
+        return tuple(name.text for name in self.line.names if name.text in self.plan.tensors)
 
     def result(self) -> Remedy | NoRemedy:
         kernel, tensors = self.one.plan.name, self.tensors
-        now = self.judged(self.one.plan, self.one.shared)
-        dtype = self.one.plan.tensors[tensors[0]].dtype
-        orders = other_orders([self.one.plan.tensors[name] for name in tensors])
+        now = self.judged(self.one.plans, self.one.shared)
+        dtype = self.plan.tensors[tensors[0]].dtype
+        orders = other_orders([self.plan.tensors[name] for name in tensors])
         promising, tried = [], 0
         for edit in edits(self.line, dtype, orders):
             tried += 1
@@ -193,13 +196,14 @@ class _Search:
             return NoRemedy(kernel, tensors, tried, reason)
         return min(found, key=lambda remedy: remedy.after.order)
 
-    def judged(self, plan: KernelPlan, uses: Iterable[SharedUse]) -> Judged:
+    def judged(self, plans: Iterable[KernelPlan], uses: Iterable[SharedUse]) -> Judged:
         """By the addresses, at the widths that the machine code had before the edit."""
         mine, others = [1.0], [1.0]
         for use in uses:
             into = mine if set(use.tensors) & set(self.tensors) else others
             into.append(self.degree(use))
-        return Judged(max(mine), max(others), sum(kernel_bytes(plan, "shared").values()))
+        held = sum(size for plan in plans for size in kernel_bytes(plan, "shared").values())
+        return Judged(max(mine), max(others), held)
 
     def degree(self, use: SharedUse) -> float:
         if use.note:
@@ -210,12 +214,13 @@ class _Search:
         return fronts.degree if fronts is not None else 1.0
 
     def lowered(self, edit: Edit) -> Lowering | None:
-        """The kernel alone, of the rule with the edit; None where that does not check or cannot be planned."""
+        """The launch alone, of the rule with the edit; None where that does not check or cannot be planned."""
+        names = {plan.name for plan in self.one.plans}
         try:
             found = subjects_of(self.subject.given, edited(self.subject.texts, edit))
             rule = next(s for s in found if s.rule.name == self.subject.rule.name)
             whole = rule.lowering(self.before.plan.target.name, settings_of(self.before)).plan
-            return Lowering(evolve(whole, kernels=tuple(k for k in whole.kernels if k.name == self.one.plan.name)))
+            return Lowering(evolve(whole, kernels=tuple(k for k in whole.kernels if k.name in names)))
         except (NotReviewable, PlanRefused, StopIteration):
             return None
 
@@ -223,13 +228,12 @@ class _Search:
         lowering = self.lowered(edit)
         if lowering is None:
             return None
-        (plan,) = lowering.plan.kernels
+        (launch,) = lowering.plan.launches
         try:
-            (scheduled,) = lowering.scheduled
+            uses, _ = launch_uses(lowering, launch)
         except StepRefused:
             return None
-        uses = shared_uses(scheduled, lowering.plan.target, stage_names(plan))
-        return self.judged(plan, with_tensors(uses, plan))
+        return self.judged(lowering.plan.kernels, uses)
 
     def verify(self, edit: Edit, now: Judged) -> Remedy | None:
         """Compile the edited rule and look at its machine code."""
@@ -238,7 +242,7 @@ class _Search:
             (after,) = staged_code(lowering)
         except (StepRefused, CompilerFailed):
             return None
-        judged = evolve(self, one=after).judged(after.plan, after.shared)
+        judged = evolve(self, one=after).judged(after.plans, after.shared)
         use, before = after.code.use, self.one.code.use
         if judged.worst >= now.worst or judged.others > max(now.others, 1) or (use.spills or 0) > (before.spills or 0):
             return None

@@ -81,7 +81,7 @@ class _Panel:
         """What goes to the next kernel, in lines that fit."""
         if not self.panel.passes_on:
             return []
-        words = "in memory for the next kernel, a step: " + ", ".join(self.panel.passes_on)
+        words = f"in {self.panel.passes_in} for the next kernel, a step: " + ", ".join(self.panel.passes_on)
         return wrap(words, int((self.width - 28) / LETTER))
 
     def draw_frames(self) -> Iterator[str]:

@@ -33,6 +33,7 @@ from kdsl.source.render.text import render_text
 from kdsl.validate.acceptance import Acceptance, acceptance
 from kdsl.validate.call import reference
 
+RULES = Path(__file__).parent / "rules"  # that keep what no shipped rule uses working
 TRACES = data_root() / "data" / "traces"
 TORCH_DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -73,6 +74,19 @@ def shipped() -> Library:
     result = check_paths([data_root() / "rules"])
     assert result.ok, render_text(result.diagnostics)
     return result.library
+
+
+@lru_cache(maxsize=1)
+def not_shipped() -> Library:
+    """The standard library and the rules of the tests."""
+    result = check_paths([RULES])
+    assert result.ok, render_text(result.diagnostics)
+    return result.library
+
+
+def library_with(rule: str) -> Library:
+    """The library that has a rule."""
+    return shipped() if rule in shipped().rules else not_shipped()
 
 
 def plan(

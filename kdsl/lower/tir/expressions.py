@@ -11,6 +11,7 @@ from kdsl.check.graph import strip
 from kdsl.check.model import View
 from kdsl.lower.tir.function import Signature, workspace_axes
 from kdsl.lower.tvm import Bind, BufferLoad, Cast, Expr, Var, op, structural_walk, tirx
+from kdsl.plan.model import Tensor
 from kdsl.syntax import nodes as n
 
 FLOAT = "float32"

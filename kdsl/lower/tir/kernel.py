@@ -45,7 +45,7 @@ from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
 # What linked kernels say to each other: kdsl/lower/link.py makes barriers of it.
 WAIT_FULL, SAY_EMPTY, WAIT_EMPTY, SAY_FULL = "KDSL_WAIT_FULL", "KDSL_SAY_EMPTY", "KDSL_WAIT_EMPTY", "KDSL_SAY_FULL"
-RING = "kdsl_ring_"
+RING, GROUP = "kdsl_ring_", "kdsl_group"
 KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
 WARP_SYNC = "kdsl_warp_sync"
 WARP_SYNC_SOURCE = "__device__ __forceinline__ void kdsl_warp_sync() { __syncwarp(); }\n"
@@ -194,7 +194,7 @@ class KernelBuilder:
     def taken_in_turn(self, counted, trips, name: str):
         """Groups of warps take the steps in turn: how many are this group's."""
         groups = constant(self.groups, "int64")
-        self.signature.group = Var("kdsl_group", "int32")
+        self.signature.group = Var(GROUP, "int32")
         own = Var(f"{name}_own", "int64")
         left = trips - self.signature.group.astype("int64") + groups - 1
         return sequence([counted, Bind(own, tirx.truncdiv(left, groups))]), own
@@ -495,7 +495,8 @@ def keep(buffer):
 
 def ring(buffer, name: str):
     """A mark of where in shared memory a ring lies that the kernel beside fills."""
-    return Evaluate(T.cuda.func_call(f"{RING}{name}", buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", f"{RING}{name}")))
+    called = f"{RING}{name}"
+    return Evaluate(T.cuda.func_call(called, buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", called)))
 
 
 def shared_fence():

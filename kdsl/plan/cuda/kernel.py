@@ -72,7 +72,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     stages, tensors = once(stages, tensors, operator, request.sequential)
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
-    arrivals = tuple(copied(name, kernel, incoming[name], settings, request) for name in incoming if name in kernel.homes)
+    arrivals = tuple(copied(n, kernel, incoming[n], settings, request) for n in incoming if n in kernel.homes)
     arrivals, copies = parted(arrivals, lambda stage: kernel.homes[stage.tensor].beside is not None)
     own_tiles = [stage for stage in stages.body if stage.kind == "tile" and fetched_ahead(stage, kernel)]
     copies += tuple(evolve(stage, kind="copy") for stage in own_tiles)
@@ -116,7 +116,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         resident=pins.number(kernel.name, "blocks_per_sm"),
         together=together(body, tensors, (*fences, *syncs), request.handed),
         turns={name: warp for name, warp in turned.items() if warp},
-        registers=role.registers, beside=beside_of(kernel, arrivals), passed=passed,
+        registers=role.registers, beside=beside_of(kernel, arrivals, tensors), passed=passed,
         steps=(), decisions=(), span=kernel.span,
     )  # fmt: skip
     steps = tuple(builder.steps(plan))

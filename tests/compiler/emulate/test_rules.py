@@ -22,7 +22,7 @@ from kdsl.validate.acceptance import acceptance
 from kdsl.validate.call import reference
 from tests.mutation.barriers import keeps_nothing_apart
 
-from ..workshop import plan, shipped
+from ..workshop import library_with, not_shipped, plan, shipped
 
 TARGET = "sm_90a"
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
@@ -35,7 +35,7 @@ ALIGNED = 64  # bytes: what rules that copy 16 bytes at a time may ask of a tens
 def program(rule: str, **settings: object) -> LoweredProgram:
     options = {name: value for name, value in settings.items() if name not in F16}
     dtypes = {name: value for name, value in settings.items() if name in F16}
-    return LoweredProgram(Lowering(plan(shipped(), rule, dtypes=dtypes, target=TARGET, **options)))
+    return LoweredProgram(Lowering(plan(library_with(rule), rule, dtypes=dtypes, target=TARGET, **options)))
 
 
 def wider(array: np.ndarray) -> np.ndarray:
@@ -71,6 +71,10 @@ def drawn(made: LoweredProgram, seed: int, lengths=SEVERAL, strided: bool = Fals
     ("wgmma_bounded", {"gate": "bounded", **ON}, {}),
     ("wgmma_bounded", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
     ("wgmma_bounded", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
+    ("mma_fused", {"gate": "bounded", **ON}, {}),
+    ("mma_fused", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
+    ("mma_fused", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
+    ("mma_fused", {"gate": "bounded", **ON}, {"lengths": (0, 0, *range(1, 18), 0), "H": 1}),
     ("mma_any_gate", {"gate": "softplus", **ON}, {}),
     ("mma_any_gate", {"gate": "precomputed", "state_v_first": True, **F16}, {"HV": 4, "strided": True}),
     ("lane_columns", {"gate": "bounded", **ON}, {"N": 4, "T": 3}),
@@ -112,7 +116,7 @@ def test_every_cuda_rule_is_tried():
     tried = {mark.args[1][i][0] for mark in test_a_shipped_rule_computes_its_operator.pytestmark
              for i in range(len(mark.args[1]))}  # fmt: skip
     families = {name: target.family for name, target in shipped().targets.items()}
-    rules = shipped().rules.values()
+    rules = [*shipped().rules.values(), *not_shipped().rules.values()]
     assert tried == {rule.name for rule in rules if any(families[target] == "cuda" for target in rule.targets)}
 
 

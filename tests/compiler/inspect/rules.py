@@ -14,12 +14,14 @@ from kdsl.plan.specialize import specialize
 from kdsl.review.subject import checked, wrong
 from kdsl.source.render.text import render_text
 
-RULES = ("mma_bounded", "mma_any_gate", "lane_columns")
+RULES = ("mma_bounded", "mma_any_gate", "mma_fused", "lane_columns")
 FILES = {name: f"kda.decode/{name}.kds" for name in ("lane_columns", "cpu_stream")}
+OWN = Path(__file__).parents[1] / "rules"
 
 
 def file_of(rule: str) -> Path:
-    return data_root() / "rules" / FILES.get(rule, f"kda.chunk_forward/{rule}.kds")
+    own = OWN / f"{rule}.kds"
+    return own if own.exists() else data_root() / "rules" / FILES.get(rule, f"kda.chunk_forward/{rule}.kds")
 
 
 def text_of(rule: str) -> str:

@@ -7,8 +7,11 @@ import time
 
 import pytest
 
+from kdsl.lower.lowering import Lowering
 from kdsl.lower.toolchain import cuda, nvcc
 from kdsl.lower.toolchain.cc import CompilerFailed, ToolMissing
+
+from ..workshop import plan, shipped
 
 ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 
@@ -120,3 +123,10 @@ def test_a_half_installed_toolkit_names_the_wheel(monkeypatch, forgotten, tmp_pa
 def test_the_compiler_is_found_once(compiler):
     assert nvcc.find() is nvcc.find()
     assert compiler.toolkit.nvcc.origin in ("wheel", "CUDA_HOME", "PATH")
+
+
+def test_a_launch_of_two_kernels_of_mixed_dtypes(compiler):
+    """The preludes of both, which define macros anew on their way."""
+    made = Lowering(plan(shipped(), "mma_fused", dtypes={"v": "f16"}, target="sm_90a", gate="bounded"))
+    (launch,) = made.sources
+    assert compiler.compile(launch.source, "sm_90a", nvcc.Options(fast_math=True)).cubin

@@ -12,7 +12,7 @@ from kdsl.emulate import calls
 from kdsl.emulate.program import try_program
 from kdsl.inspect.lanes import Pattern, patterns
 from kdsl.inspect.shared import SharedUse, shared_uses, with_tensors
-from kdsl.inspect.stages import conflict_fact, stage_names
+from kdsl.inspect.stages import conflict_fact, launch_uses, stage_names
 from kdsl.source.diagnostic import Evidence
 
 from .rules import RULES, lowered, lowering_of, padded
@@ -37,13 +37,13 @@ def test_degrees_agree_with_the_emulator(rule):
     if lowering.plan.operator.name == "kda.decode":
         call = calls.decode_call(rng, {**calls.SIZES, "T": 2}, options)  # the second token is fetched in the first step
     else:
-        call = calls.chunk_call(rng, calls.SIZES, (64, 32), options)
+        call = calls.chunk_call(rng, calls.SIZES, (128, 32), options)  # two steps of each of four groups of warps
     trial = try_program(LoweredProgram(lowering), call, target="sm_90a")
     assert trial.verdict == "pass", trial.explain()
     compared = 0
-    for plan, source in zip(lowering.plan.kernels, lowering.sources, strict=True):
+    for plan, source in zip(lowering.plan.launches, lowering.sources, strict=True):
         ours, theirs = defaultdict(float), defaultdict(float)
-        for use in uses_of(lowering, plan.name):
+        for use in launch_uses(lowering, plan)[0]:
             ours[use.stage, use.kind] = max(ours[use.stage, use.kind], use.wavefronts().degree)
         for t in trial.emulation.shared:
             if t.kernel == source.symbol and t.worst_ideal:

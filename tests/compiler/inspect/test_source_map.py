@@ -9,6 +9,7 @@ from kdsl.inspect.counts import is_matrix
 from kdsl.inspect.listing import executing
 from kdsl.inspect.stages import stage_names
 from kdsl.lower.cuda import lower_cuda
+from kdsl.lower.link import as_role
 from kdsl.lower.sourcemap import stage_of, unmarked
 from kdsl.lower.toolchain import nvcc
 from kdsl.syntax import nodes as n
@@ -21,11 +22,26 @@ PRODUCTS = ("state_key", "solve_apply", "state_query", "within", "state_update")
 @pytest.mark.parametrize("rule", RULES)
 def test_marks_leave_no_trace_in_the_text(rule):
     lowering = lowering_of(rule, "sm_90a")
-    kernels = zip(lowering.plan.kernels, lowering.sources, lowering.scheduled, strict=True)
+    kernels = zip(lowering.plan.kernels, lowering.alone, lowering.scheduled, strict=True)
     for kernel, source, scheduled in kernels:
-        without = lower_cuda(scheduled, "sm_90a", source.threads, (), kernel.resident)
+        if kernel.turns:  # stages that other warps compute are found by their marks
+            source = lower_cuda(scheduled, "sm_90a", kernel.threads, stage_names(kernel), kernel.resident)
+        without = lower_cuda(scheduled, "sm_90a", kernel.threads, (), kernel.resident)
         assert source.source == without.source
         assert source.lines.stages and not without.lines.stages
+
+
+def test_lines_of_kernels_of_one_launch_are_those_of_each():
+    """Letter for letter, but for the names of a warp and of its barrier."""
+    lowering = lowering_of("mma_fused", "sm_90a")
+    (launch,) = lowering.sources
+    text = launch.source.split("\n")
+    assert set(launch.lines.stages) == {stage for source in lowering.alone for stage in source.lines.stages}
+    for kernel, source in zip(lowering.plan.kernels, lowering.alone, strict=True):
+        own = source.source.split("\n")
+        for stage in source.lines.stages:
+            lines = [as_role(own[number - 1], kernel.threads[1]) for number in sorted(source.lines.lines(stage))]
+            assert lines == [text[number - 1] for number in sorted(launch.lines.lines(stage))], stage
 
 
 def test_machine_code_is_the_same_with_and_without(compiler):
@@ -40,11 +56,12 @@ def test_machine_code_is_the_same_with_and_without(compiler):
 @pytest.mark.parametrize("rule", RULES)
 def test_every_stage_with_work_has_lines_and_no_line_has_two(rule):
     lowering = lowering_of(rule, "sm_90a")
-    for kernel, source in zip(lowering.plan.kernels, lowering.sources, strict=True):
+    for kernel, source in zip(lowering.plan.launches, lowering.sources, strict=True):
         lines = [line for found in source.lines.stages.values() for line in found]
         assert len(lines) == len(set(lines))
-        missing = set(stage_names(kernel)) - set(source.lines.stages)
-        for stage in kernel.stages:  # x = x, in one buffer: no instruction, no line
+        stages = [stage for part in lowering.plan.launched_with(kernel) for stage in part.stages]
+        missing = {stage.name for stage in stages} - set(source.lines.stages)
+        for stage in stages:  # x = x, in one buffer: no instruction, no line
             if stage.name in missing:
                 assert isinstance(strip(stage.stage.initial), n.Reference)
 

@@ -46,13 +46,13 @@ def test_what_only_a_call_decides_is_kept_for_the_launcher():
     made = plan(shipped(), "mma_bounded", target="sm_90a", gate="bounded")
     bounded = {r.text: r.otherwise for r in requirements(made)}
     many = "HV * N > 26 or B * T < 1024 * N"
-    most = "HV * N <= 92"
+    most = "3 * HV * N <= 264"
     assert list(bounded) == ["HV % H == 0", "lower_bound >= -5.0", many, most, "16 * lower_bound >= -80.0"]
     assert bounded["HV % H == 0"] == "HV must be a multiple of H" and "mma_few_heads" in bounded[many]
     call = {"H": 2, "HV": 4, "B": 1, "T": 2000, "N": 1, "lower_bound": -8.0}
     assert [parse_claim(text).evaluate(call) for text in bounded] == [True, False, False, True, False]
-    assert not parse_claim(most).evaluate({**call, "HV": 93}) and "wgmma_bounded" in bounded[most]
-    elsewhere = [r.text for r in requirements(plan(shipped(), "mma_bounded", target="sm_100a", gate="bounded"))]
+    assert not parse_claim(most).evaluate({**call, "HV": 89}) and "mma_fused" in bounded[most]
+    elsewhere = [r.text for r in requirements(plan(shipped(), "mma_bounded", target="sm_120a", gate="bounded"))]
     assert most not in elsewhere and len(elsewhere) == 4
     others = ({"HV": 27}, {"N": 2}, {"T": 1024})
     assert [parse_claim(many).evaluate({**call, **other}) for other in others] == [True, True, False]
@@ -83,7 +83,8 @@ def test_one_rule_takes_each_call_with_bounded_gates(target):
     """Around every size at which the rules part."""
     library, taken = shipped(), set()
     sms = library.targets[target].fields["sms"]
-    for heads in (1, 96, 512, sms // 5, sms // 5 + 1, 7 * sms // 10, 7 * sms // 10 + 1):
+    fused = "mma_fused" if target in shipped().rules["mma_fused"].targets else "mma_bounded"
+    for heads in (1, 64, 96, 512, sms // 5, sms // 5 + 1, 2 * sms // 3, 2 * sms // 3 + 1):
         for rows, tokens in ((1, 1023), (1, 1024), (3, 1023), (3, 1024)):
             sizes = {"B": rows, "N": rows, "T": tokens, "H": heads, "HV": heads, "K": 128, "V": 128}
             options = {"gate": "bounded", "lower_bound": -5.0}
@@ -91,15 +92,11 @@ def test_one_rule_takes_each_call_with_bounded_gates(target):
             assert len(found) == 1, (sizes, [claimed.rule.name for claimed in found])
             name = found[0].rule.name
             taken.add(name)
+            if 3 * heads * rows > 2 * sms:
+                assert name == fused
             if target == "sm_90a":
-                assert (name == "wgmma_bounded") is (heads * rows > 92)
-    assert taken == {"mma_bounded", "mma_few_heads"} | ({"wgmma_bounded"} if target == "sm_90a" else set())
-
-
-def test_targets_say_whether_warpgroups_do_products():
-    for name in GPUS:
-        target = shipped().targets[name]
-        assert target.fields["warpgroups"] == ("wgmma.m64k16" in target.has), name
+                assert (name == "mma_fused") is (heads * rows > 88)
+    assert taken == {"mma_bounded", "mma_few_heads", fused}
 
 
 COPY = """
