@@ -24,7 +24,7 @@ from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.swizzle import PIECE, Swizzle
-from kdsl.lower.tir.kernel import GROUP, RING
+from kdsl.lower.tir.marks import GROUP, RING
 from kdsl.lower.tvm import TvmTarget, t_transform, tvm
 
 MERGES = "MergeSharedMemoryAllocations"

@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from kdsl.lower.cuda import CudaSource
 from kdsl.lower.sourcemap import SourceMap
 from kdsl.lower.tir.function import Argument
-from kdsl.lower.tir.kernel import GROUP, RING, SAY_EMPTY, SAY_FULL, WAIT_EMPTY, WAIT_FULL
+from kdsl.lower.tir.marks import GROUP, RING, SAY_EMPTY, SAY_FULL, WAIT_EMPTY, WAIT_FULL
 from kdsl.plan.cuda.beside import KEPT, groups_of
 from kdsl.plan.model import KernelPlan
 

@@ -13,8 +13,23 @@ from attrs import define, field, frozen
 
 from kdsl.lower.sourcemap import rebuilt
 from kdsl.lower.tvm import (
-    AllocBuffer, Bind, BufferLoad, BufferStore, Call, Cast, For, ForKind, SeqStmt, TensorLoad, Var, decl_buffer,
-    structural_equal, structural_map, structural_walk, tirx, tvm,
+    AllocBuffer,
+    Bind,
+    BufferLoad,
+    BufferStore,
+    Call,
+    Cast,
+    For,
+    ForKind,
+    SeqStmt,
+    TensorLoad,
+    Var,
+    decl_buffer,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+    tvm,
 )  # fmt: skip
 
 WIDE = "int64"

@@ -53,6 +53,7 @@ with _without_torch():
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
     from tvm.ir import Expr, PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
+    from tvm.ir.expr import Call, TensorLoad
     from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
     from tvm.s_tir.schedule import ScheduleError, Trace
     from tvm.script import tirx as T
@@ -75,12 +76,11 @@ with _without_torch():
         decl_buffer,
         op,
     )
-    from tvm.ir.expr import Call, TensorLoad
     from tvm_ffi import structural_equal, structural_map, structural_walk
 
 __all__ = [
-    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr", "For",
-    "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
+    "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr",
+    "For", "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
     "ScheduleError", "SeqStmt", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget", "Var",
     "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
     "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform", "tirx", "tvm",

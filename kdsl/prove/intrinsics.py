@@ -8,7 +8,7 @@ implementation does on hardware is one GPU test for each intrinsic, and the proo
 from __future__ import annotations
 
 from kdsl.lower.intrinsics.warpgroup import FENCE_SOURCE
-from kdsl.lower.tir.kernel import KEEP, WARP_SYNC_SOURCE
+from kdsl.lower.tir.marks import KEEP, WARP_SYNC_SOURCE
 from kdsl.lower.tvm import s_tir
 from kdsl.prove.meaning import kind, same_structure
 from kdsl.prove.refusal import NoMeaning, shortened

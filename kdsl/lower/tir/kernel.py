@@ -13,43 +13,39 @@ The carried tensors live outside KERNEL_body, so that scheduling a stage there n
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
-from kdsl.check.graph import strip
 from kdsl.check.model import GridLoop
-from kdsl.lower.intrinsics.warpgroup import FENCE, FENCE_SOURCE
 from kdsl.lower.swizzle import attributes
-from kdsl.lower.tir.expressions import FLOAT, Scope, as_float, as_index, constant, is_number, of_run
+from kdsl.lower.tir.expressions import Scope, as_index, constant, is_number, of_run
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
+from kdsl.lower.tir.marks import (
+    GROUP,
+    SAY_EMPTY,
+    SAY_FULL,
+    WAIT_EMPTY,
+    WAIT_FULL,
+    keep,
+    ring,
+    shared_fence,
+    warp_sync,
+)  # fmt: skip
 from kdsl.lower.tir.packed import slot_count, unpacked
+from kdsl.lower.tir.stages import DATA_PARALLEL, OPAQUE, StageBuilder, nest_loops, sequence, whole
 from kdsl.lower.tvm import (
     AttrStmt,
     Bind,
-    BufferLoad,
-    BufferStore,
     Evaluate,
-    For,
-    ForKind,
     IterVar,
     PrimFunc,
     Range,
     SBlock,
     SBlockRealize,
-    SeqStmt,
-    T,
     Var,
     op,
     tirx,
 )
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
-
-# What linked kernels say to each other: kdsl/lower/link.py makes barriers of it.
-WAIT_FULL, SAY_EMPTY, WAIT_EMPTY, SAY_FULL = "KDSL_WAIT_FULL", "KDSL_SAY_EMPTY", "KDSL_WAIT_EMPTY", "KDSL_SAY_FULL"
-RING, GROUP = "kdsl_ring_", "kdsl_group"
-KEEP = "__device__ __forceinline__ void kdsl_keep(const void*) {}\n"
-WARP_SYNC = "kdsl_warp_sync"
-WARP_SYNC_SOURCE = "__device__ __forceinline__ void kdsl_warp_sync() { __syncwarp(); }\n"
-DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 
 
 @frozen
@@ -71,27 +67,10 @@ def build_function(plan: Plan, kernel: KernelPlan) -> KernelFunction:
     return KernelFunction(kernel.name, func, tuple(arguments), tuple(str(p.name) for p in params))
 
 
-def sequence(statements):
-    return statements[0] if len(statements) == 1 else SeqStmt(statements)
-
-
-def point(buffer, indices):
-    return tirx.BufferRegion(buffer, [Range.from_min_extent(i, 1) for i in indices])
-
-
-def whole(buffer):
-    return tirx.BufferRegion(buffer, [Range.from_min_extent(0, extent) for extent in buffer.shape])
-
-
 @define
-class KernelBuilder:
-    plan: Plan
-    kernel: KernelPlan
-    signature: Signature
-    buffers: dict[str, object] = field(factory=dict)
-    outer: dict[str, object] = field(factory=dict)  # grid and sequential indices as block variables
-    offsets: dict[str, object] = field(factory=dict)  # where this block's tile of an index starts
-    places: dict[str | None, object] = field(factory=dict)  # where tensors lie in workspaces, by their steps' index
+class KernelBuilder(StageBuilder):
+    """The nesting around the stages: grid, steps, fetches, and what is said between them."""
+
     first: object = None  # the first step of the task's run, where it has one
 
     # ---- nesting ----
@@ -384,142 +363,3 @@ class KernelBuilder:
     def barrier(self):
         """All threads of the block wait for each other; those of a warp, where no warp meets what others do."""
         return warp_sync() if self.kernel.apart else Evaluate(op.tvm_storage_sync("shared.dyn"))
-
-    def stage_sblock(self, stage: PlannedStage):
-        if stage.scan is None:
-            return sequence([self.leaf_sblock(part, {})[0] for part in stage.unrolled])
-        return self.scan_sblock(stage)
-
-    def leaf_sblock(self, stage: PlannedStage, row):
-        """The loops of a stage with its sblock; `row` has the index of a scan. Also the scope, and what it writes."""
-        inner = [loop for loop in stage.loops if loop.kind != "scan"]
-        variables = {loop.index: Var(f"v_{loop.index}", "int32") for loop in inner}
-        scope = Scope(
-            self.signature, self.buffers, {**self.outer, **row, **variables}, stage.renamed,
-            stage.tensor if stage.scan is not None else None, self.offsets, dict(self.places),
-        )  # fmt: skip
-        body, init, write = self.statements(stage, scope)
-        iters = [
-            IterVar(Range.from_min_extent(0, loop.extent), variables[loop.index],
-                    REDUCE if loop.kind == "reduce" else DATA_PARALLEL)
-            for loop in inner
-        ]  # fmt: skip
-        # earlier rows of a scan are the row block's to declare: within a row nothing reads what it writes
-        reads = [point(b, i) for b, i in unique(scope.loads) if b is not write[0]]
-        block = SBlock(iters, reads, [point(*write)], stage.name, body, init=init)
-        loops = [(Var(loop.index, "int32"), loop.extent) for loop in inner]
-        return nest_loops(loops, SBlockRealize([loop for loop, _ in loops], True, block)), scope, write
-
-    def scan_sblock(self, stage: PlannedStage):
-        """The rows of a scan, one after the other: the row index is opaque to the schedule."""
-        loop = next(loop for loop in stage.loops if loop.kind == "scan")
-        counter, variable = Var(loop.index, "int32"), Var(f"v_{loop.index}", "int32")
-        leaves = [self.leaf_sblock(inner, {loop.index: variable}) for inner in stage.unrolled]
-        buffers = {b.name: b for _, scope, _ in leaves for b, _ in scope.loads}
-        written = {write[0].name: write[0] for _, _, write in leaves}
-        row = IterVar(Range.from_min_extent(0, loop.extent), variable, OPAQUE)
-        block = SBlock([row], [whole(b) for b in buffers.values()], [whole(b) for b in written.values()],
-                       stage.row_block, sequence([statement for statement, _, _ in leaves]))  # fmt: skip
-        return nest_loops([(counter, loop.extent)], SBlockRealize([counter], True, block))
-
-    def statements(self, stage: PlannedStage, scope: Scope):
-        """Body, initial statement (or None) and the element written."""
-        target = self.plan.operator.views.get(stage.tensor)
-        if target is not None and stage.kind not in ("tile", "copy"):
-            value = self.value(stage, scope)
-            return self.store(target, stage, scope, value)
-        buffer, indices = scope.element(stage.tensor, [scope.indices[i] for i in stage.indices])
-        if stage.stage is None or stage.stage.reduction is None:
-            return write_element(buffer, indices, self.value(stage, scope)), None, (buffer, indices)
-        initial = stage.stage.initial
-        start = as_float(scope.value(initial)) if initial is not None else constant(0.0, FLOAT)
-        return self.accumulate(stage, scope, buffer, indices, start)
-
-    def accumulate(self, stage: PlannedStage, scope: Scope, buffer, indices, start):
-        reduction = stage.stage.reduction
-        term = as_float(self.term(stage, scope))
-        for binder in reduction.binders:
-            if binder.bound is not None:
-                below = scope.indices[binder.name.text] < scope.value(binder.bound)
-                term = op.if_then_else(below, term, constant(0.0, FLOAT))
-        current = BufferLoad(buffer, indices)
-        if reduction.operator == "maximum":
-            update = op.max(current, term)
-        else:
-            update = current + term if stage.stage.sign > 0 else current - term
-        return write_element(buffer, indices, update), write_element(buffer, indices, start), (buffer, indices)
-
-    def term(self, stage: PlannedStage, scope: Scope):
-        """What is summed. A product comes with the operand that has the rows first, as its instruction does."""
-        body = strip(stage.stage.reduction.body)
-        if stage.left is None:
-            return scope.value(body)
-        first, second = strip(body.left), strip(body.right)
-        if stage.renamed.get(first.name.text, first.name.text) != stage.left:
-            first, second = second, first
-        return scope.value(first) * scope.value(second)
-
-    def value(self, stage: PlannedStage, scope: Scope):
-        if stage.stage is not None:
-            return as_float(scope.value(stage.stage.initial))
-        source = stage.source
-        view = self.plan.operator.views.get(source.tensor)
-        if view is not None:
-            indices = [scope.position(i) for i in source.indices]
-            return scope.raw_view(view, indices) if stage.kind == "copy" else scope.view(view, indices)
-        if stage.kind == "copy":  # as it is: the same type on both sides
-            return scope.load(*scope.element(source.tensor, [scope.position(i) for i in source.indices]))
-        return scope.tensor(source.tensor, source.indices)
-
-    def store(self, view, stage: PlannedStage, scope: Scope, value):
-        """Write through a view: only where its condition holds."""
-        inside = scope.inside(view, [scope.indices[i] for i in stage.indices])
-        buffer = self.signature.port(view.port, written=True)
-        indices = [as_index(inside.value(i)) for i in view.port_indices]
-        statement = write_element(buffer, indices, value)
-        condition = inside.value(view.condition) if view.condition is not None else True
-        if not is_number(condition):
-            statement = tirx.IfThenElse(condition, statement, None)
-        return statement, None, (buffer, indices)
-
-
-def warp_sync():
-    """The lanes of a warp wait for each other, and see what the others did in shared memory."""
-    return Evaluate(T.cuda.func_call(WARP_SYNC, source_code=WARP_SYNC_SOURCE))
-
-
-def keep(buffer):
-    """A use of a buffer that no instruction comes from: its memory stays its own until here."""
-    return Evaluate(T.cuda.func_call("kdsl_keep", buffer.access_ptr("r"), source_code=KEEP))
-
-
-def ring(buffer, name: str):
-    """A mark of where in shared memory a ring lies that the kernel beside fills."""
-    called = f"{RING}{name}"
-    return Evaluate(T.cuda.func_call(called, buffer.access_ptr("r"), source_code=KEEP.replace("kdsl_keep", called)))
-
-
-def shared_fence():
-    """What this thread wrote to shared memory is there for reads through descriptors, once a barrier has passed."""
-    return Evaluate(T.cuda.func_call(FENCE, source_code=FENCE_SOURCE))
-
-
-def write_element(buffer, indices, value):
-    dtype = str(buffer.dtype)
-    return BufferStore(buffer, value if str(value.ty.dtype) == dtype else value.astype(dtype), indices)
-
-
-def nest_loops(loops, body):
-    for variable, extent in reversed(loops):
-        body = For(variable, constant(0, str(variable.ty.dtype)), extent, ForKind.SERIAL, body)
-    return body
-
-
-def unique(loads):
-    seen, found = set(), []
-    for buffer, indices in loads:
-        key = (buffer.name, tuple(str(i) for i in indices))
-        if key not in seen:
-            seen.add(key)
-            found.append((buffer, indices))
-    return found

@@ -32,7 +32,7 @@ from kdsl.plan.cuda.private import (
     with_private,
 )
 from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_steps, with_panels
-from kdsl.plan.cuda.rows import refuse_other_owners, with_parts, with_rows
+from kdsl.plan.cuda.rows import Parts, refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
 from kdsl.plan.cuda.together import together
@@ -45,7 +45,7 @@ from kdsl.plan.order import ordered
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 from kdsl.plan.request import KernelRequest
-from kdsl.plan.stages import kernel_stages
+from kdsl.plan.stages import KernelStages, kernel_stages
 from kdsl.syntax import nodes as n
 
 SCOPES = {"shared": "shared.dyn", "registers": "warp", "thread": "local", "lane": "local"}
@@ -56,20 +56,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
     role = one_role(kernel)
     pins = Pins.of(kernel, {**request.dtypes, **settings})
-    products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
-    default = "registers" if products else "shared"
-    tensors, decisions = place(operator, graph, kernel, default, settings, pins)
-    stages = kernel_stages(
-        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel), request.handed
-    )
-    tensors.update({tensor.name: tensor for tensor in stages.copies})
-    tensors = with_port_dtypes(tensors, kernel, request)
-    refuse_shared_numbers(tensors)
-    tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
-    tensors = passed_on(tensors, request.handed)
-    parts = with_parts(stages.body, tensors, operator, role)
-    tensors, stages = parts.tensors, evolve(stages, body=parts.body)
-    stages, tensors = once(stages, tensors, operator, request.sequential)
+    stages, parts, decisions = placed_stages(request, role, pins)
+    stages, tensors = once(stages, parts.tensors, operator, request.sequential)
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
     arrivals = tuple(copied(n, kernel, incoming[n], settings, request) for n in incoming if n in kernel.homes)
@@ -94,15 +82,9 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
     )
     builder.tensors = tensors = with_panels(tensors, builder.products.values(), fetched | frozenset(passed))
-    refuse_read_back(prologue + body, tensors, kernel)
-    refuse_other_lanes(prologue + body + commits + epilogue, tensors, builder.products)
-    refuse_other_owners(prologue + body + commits + epilogue, tensors)
-    refuse_uncovered_rows(tensors, role, kernel.span)
-    refuse_misaligned(at_once(copies, builder, tensors, kernel))
-    refuse_other_readers((*prologue, *body, *commits, *epilogue), tensors, builder.products)
+    refuse_wrong_homes(builder, (prologue, copies, body, commits, epilogue))
     turned, single = first_warps(body, builder.products, builder.squares, tensors, kernel, role.warps)
     alone = Alone(single, frozenset(stage.name for stage in body if columns_of(stage, tensors)))
-    refuse_other_warps((*prologue, *copies, *body, *commits, *epilogue), tensors, builder.products, role)
     fences, syncs = barriers(body, tensors, kernel, fetched | frozenset(passed), alone, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
@@ -122,6 +104,36 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     steps = tuple(builder.steps(plan))
     pins.refuse_unused()
     return evolve(plan, steps=steps, decisions=tuple(decisions))
+
+
+def placed_stages(request: KernelRequest, role: Role, pins: Pins) -> tuple[KernelStages, Parts, list[Decision]]:
+    """The kernel's stages, and where what they make lies: in memory of the call, of the block, of a warp or a lane."""
+    operator, graph, kernel, settings = request.operator, request.graph, request.kernel, request.settings
+    products = any(matrix_instruction(kernel, stage.name) for stage in graph.stages)
+    default = "registers" if products else "shared"
+    tensors, decisions = place(operator, graph, kernel, default, settings, pins)
+    stages = kernel_stages(
+        operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel), request.handed
+    )
+    tensors.update({tensor.name: tensor for tensor in stages.copies})
+    tensors = with_port_dtypes(tensors, kernel, request)
+    refuse_shared_numbers(tensors)
+    tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
+    parts = with_parts(stages.body, passed_on(tensors, request.handed), operator, role)
+    return evolve(stages, body=parts.body), parts, decisions
+
+
+def refuse_wrong_homes(builder: _Steps, groups: tuple[tuple[PlannedStage, ...], ...]) -> None:
+    """What stages read lies where they can read it. Raises PlanRefused."""
+    prologue, copies, body, commits, epilogue = groups
+    stages, kernel, tensors = (*prologue, *body, *commits, *epilogue), builder.kernel, builder.tensors
+    refuse_read_back(prologue + body, tensors, kernel)
+    refuse_other_lanes(stages, tensors, builder.products)
+    refuse_other_owners(stages, tensors)
+    refuse_uncovered_rows(tensors, builder.role, kernel.span)
+    refuse_misaligned(at_once(copies, builder, tensors, kernel))
+    refuse_other_readers(stages, tensors, builder.products)
+    refuse_other_warps((*copies, *stages), tensors, builder.products, builder.role)
 
 
 def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[str, Tensor], kernel: Kernel):
