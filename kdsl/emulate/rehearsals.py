@@ -107,8 +107,9 @@ def long_views(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried
 
 
 def many_sequences(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
-    """States of 128 heads in all: tails, empty sequences, single tokens, three chunks with decays near one."""
-    call = dict(chunk_call(np.random.default_rng([seed, 44]), sizes, (33, 0, 1, 16) * 16, settings))
+    """States of 128 heads in all: tails, empty sequences, single tokens, three chunks with decays near one, and once
+    eleven: four groups of warps that take chunks in turn have two or three of them each."""
+    call = dict(chunk_call(np.random.default_rng([seed, 44]), sizes, (33, 0, 1, 16) * 15 + (33, 0, 167, 16), settings))
     return same("many sequences", {**call, "g": gates(call, settings, SLOW)})
 
 

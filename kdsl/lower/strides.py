@@ -178,7 +178,7 @@ class Steps:
             return Affine(tirx.IntImm(str(e.ty.dtype), 0), {e: tirx.IntImm(str(e.ty.dtype), 1)})
         if isinstance(e, Cast) and wide(e):
             found = self.affine(e.value)
-            return found and Affine(Cast(WIDE, found.base), {v: Cast(WIDE, f) for v, f in found.factors.items()})
+            return found and Affine(widened(found.base), {v: widened(f) for v, f in found.factors.items()})
         if isinstance(e, tirx.Add | tirx.Sub):
             left, right = self.affine(e.a), self.affine(e.b)
             return left and right and joined(left, right, isinstance(e, tirx.Sub))
@@ -202,6 +202,10 @@ class Steps:
             structural_walk(e, ((Var, TensorLoad), look))
             self.known[hash(e)] = e, not varying
         return self.known[hash(e)][1]
+
+
+def widened(value):
+    return tirx.IntImm(WIDE, int(value.value)) if isinstance(value, tirx.IntImm) else Cast(WIDE, value)
 
 
 def joined(left: Affine, right: Affine, less: bool) -> Affine:
