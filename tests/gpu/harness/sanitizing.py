@@ -29,7 +29,7 @@ FOUND = 86
 LONGEST = 150
 LENGTHS = (1, 0, 16, 33, 64, 5)
 LONG = (2000, 85)
-MANY = (5, 0, 17, 16) * 12
+MANY = (5, 0, 17, 16) * 12 + (167,)
 _SUMMARY = re.compile(r"SUMMARY: (\d+) (?:error|hazard)")
 
 
