@@ -35,7 +35,9 @@ ALIGNED = 64  # bytes: what rules that copy 16 bytes at a time may ask of a tens
 def program(rule: str, **settings: object) -> LoweredProgram:
     options = {name: value for name, value in settings.items() if name not in F16}
     dtypes = {name: value for name, value in settings.items() if name in F16}
-    return LoweredProgram(Lowering(plan(library_with(rule), rule, dtypes=dtypes, target=TARGET, **options)))
+    library = library_with(rule)
+    target = TARGET if TARGET in library.rules[rule].targets else library.rules[rule].targets[0]
+    return LoweredProgram(Lowering(plan(library, rule, dtypes=dtypes, target=target, **options)))
 
 
 def wider(array: np.ndarray) -> np.ndarray:
@@ -71,7 +73,11 @@ def drawn(made: LoweredProgram, seed: int, lengths=SEVERAL, strided: bool = Fals
     ("wgmma_bounded", {"gate": "bounded", **ON}, {}),
     ("wgmma_bounded", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
     ("wgmma_bounded", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
+    ("wgmma_fused", {"gate": "bounded", **ON}, {}),
+    ("wgmma_fused", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
+    ("wgmma_fused_f32", {"gate": "bounded", "g": "f32", **ON}, {}),
     ("mma_fused", {"gate": "bounded", **ON}, {}),
+    ("mma_beside", {"gate": "bounded", **ON}, {}),
     ("mma_fused", {"gate": "bounded", "state_v_first": True, **ON}, {"HV": 4, "strided": True}),
     ("mma_fused", {"gate": "bounded", **F16}, {"lengths": (16, 0, 33)}),
     ("mma_fused", {"gate": "bounded", **ON}, {"lengths": (0, 0, *range(1, 18), 0), "H": 1}),
@@ -83,7 +89,7 @@ def drawn(made: LoweredProgram, seed: int, lengths=SEVERAL, strided: bool = Fals
 ], ids=lambda value: "-".join(str(x) for x in value.values()) if isinstance(value, dict) else value)  # fmt: skip
 def test_a_shipped_rule_computes_its_operator(rule, settings, call):
     made = program(rule, **settings)
-    trial = try_program(made, drawn(made, 11, **call), target=TARGET, seed=5)
+    trial = try_program(made, drawn(made, 11, **call), target=made.lowering.plan.target.name, seed=5)
     assert trial.verdict == "pass", trial.explain()
 
 
