@@ -127,6 +127,7 @@ def test_the_compiler_is_found_once(compiler):
 
 def test_a_launch_of_two_kernels_of_mixed_dtypes(compiler):
     """The preludes of both, which define macros anew on their way."""
-    made = Lowering(plan(library_with("mma_beside"), "mma_beside", dtypes={"v": "f16"}, target="sm_90a", gate="bounded"))
-    (launch,) = made.sources
+    library = library_with("mma_beside")
+    made = plan(library, "mma_beside", dtypes={"v": "f16"}, target="sm_90a", gate="bounded")
+    (launch,) = Lowering(made).sources
     assert compiler.compile(launch.source, "sm_90a", nvcc.Options(fast_math=True)).cubin
