@@ -14,7 +14,7 @@ from kdsl.emulate import calls
 from kdsl.emulate.program import try_program
 from kdsl.lower.lowering import Lowering
 
-from ..workshop import plan, shipped
+from ..workshop import library_with, plan
 
 TARGET = "sm_90a"
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
@@ -22,7 +22,7 @@ ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate
 
 @lru_cache(maxsize=1)
 def lowering() -> Lowering:
-    return Lowering(plan(shipped(), "mma_fused", target=TARGET, **ON))
+    return Lowering(plan(library_with("mma_beside"), "mma_beside", target=TARGET, **ON))
 
 
 def tried(monkeypatch, change=lambda text: text):

@@ -14,7 +14,7 @@ from kdsl.plan.specialize import specialize
 from kdsl.review.subject import checked, wrong
 from kdsl.source.render.text import render_text
 
-RULES = ("mma_bounded", "mma_any_gate", "mma_fused", "lane_columns")
+RULES = ("mma_bounded", "mma_any_gate", "mma_beside", "lane_columns")
 FILES = {name: f"kda.decode/{name}.kds" for name in ("lane_columns", "cpu_stream")}
 OWN = Path(__file__).parents[1] / "rules"
 

@@ -94,6 +94,7 @@ def test_facts_of_a_stage_are_its_own():
 
 
 def test_shipped_rules_decide_every_clause():
-    for rule in ("mma_bounded", "mma_any_gate", "mma_few_heads", "mma_fused", "wgmma_bounded", "lane_columns"):
+    fused = ("wgmma_fused", "wgmma_fused_f32", "wgmma_bounded")
+    for rule in ("mma_bounded", "mma_any_gate", "mma_few_heads", *fused, "lane_columns"):
         found = verdicts(lowering_of(rule, "sm_90a"))
         assert found and all(v.status is not Status.UNKNOWN for v in found)

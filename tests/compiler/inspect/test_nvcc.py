@@ -11,7 +11,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.lower.toolchain import cuda, nvcc
 from kdsl.lower.toolchain.cc import CompilerFailed, ToolMissing
 
-from ..workshop import plan, shipped
+from ..workshop import library_with, plan
 
 ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 
@@ -127,6 +127,7 @@ def test_the_compiler_is_found_once(compiler):
 
 def test_a_launch_of_two_kernels_of_mixed_dtypes(compiler):
     """The preludes of both, which define macros anew on their way."""
-    made = Lowering(plan(shipped(), "mma_fused", dtypes={"v": "f16"}, target="sm_90a", gate="bounded"))
-    (launch,) = made.sources
+    library = library_with("mma_beside")
+    made = plan(library, "mma_beside", dtypes={"v": "f16"}, target="sm_90a", gate="bounded")
+    (launch,) = Lowering(made).sources
     assert compiler.compile(launch.source, "sm_90a", nvcc.Options(fast_math=True)).cubin

@@ -33,7 +33,7 @@ def test_marks_leave_no_trace_in_the_text(rule):
 
 def test_lines_of_kernels_of_one_launch_are_those_of_each():
     """Letter for letter, but for the names of a warp and of its barrier."""
-    lowering = lowering_of("mma_fused", "sm_90a")
+    lowering = lowering_of("mma_beside", "sm_90a")
     (launch,) = lowering.sources
     text = launch.source.split("\n")
     assert set(launch.lines.stages) == {stage for source in lowering.alone for stage in source.lines.stages}

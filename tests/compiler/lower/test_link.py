@@ -11,7 +11,7 @@ from kdsl.lower.cuda import CudaSource
 from kdsl.lower.link import HEAD, as_role, defines, items, joined, role, two
 from kdsl.lower.lowering import Lowering
 
-from ..workshop import plan, shipped
+from ..workshop import library_with, plan
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 PRELUDE = """\
@@ -41,7 +41,7 @@ __device__ int twice(int x)
 
 
 def lowering(choices: dict | None = None, dtypes: dict | None = None) -> Lowering:
-    return Lowering(plan(shipped(), "mma_fused", choices or {}, dtypes or {}, target="sm_90a", **ON))
+    return Lowering(plan(library_with("mma_beside"), "mma_beside", choices or {}, dtypes or {}, target="sm_90a", **ON))
 
 
 # ---- declarations

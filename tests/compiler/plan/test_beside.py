@@ -13,10 +13,10 @@ from kdsl.plan.cuda.beside import apart, beside_of, with_passes
 from kdsl.plan.derive import derive
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped, tactic_text
+from ..workshop import library_of, library_with, plan, shipped, tactic_text
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
-TEXT = shipped().rules["mma_fused"].declaration.span.text
+TEXT = library_with("mma_beside").rules["mma_beside"].declaration.span.text
 SM = 65536  # registers of a multiprocessor
 ROLE = "all : 8 warps over e by 16 registers 144"
 BIG = re.search(r"k_decayed, q_decayed, k_restored : bf16 in shared .* via prepare", TEXT)[0]
@@ -33,7 +33,7 @@ def edited(*changes: tuple[str, str]) -> str:
 
 
 def planned(folder, *changes: tuple[str, str]):
-    return plan(library_of(folder, edited(*changes)), "mma_fused", target="sm_90a", **ON)
+    return plan(library_of(folder, edited(*changes)), "mma_beside", target="sm_90a", **ON)
 
 
 def refused(folder, *changes: tuple[str, str]) -> PlanRefused:
@@ -49,8 +49,8 @@ def findings(folder, *changes: tuple[str, str]) -> list:
 
 
 def pair():
-    """The two kernels of mma_fused as they are before they are joined."""
-    prepare, recurrence = plan(shipped(), "mma_fused", target="sm_90a", **ON).kernels
+    """The two kernels of mma_beside as they are before they are joined."""
+    prepare, recurrence = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON).kernels
     return evolve(prepare, passes={}, registers=None), recurrence
 
 
@@ -61,7 +61,7 @@ def joined(*kernels) -> PlanRefused:
 
 
 def test_the_rule_as_it_is():
-    made = plan(shipped(), "mma_fused", target="sm_90a", **ON)
+    made = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON)
     prepare, recurrence = made.kernels
     assert made.launches == (recurrence,) and made.launched_with(recurrence) == (prepare, recurrence)
     assert recurrence.beside == "prepare" and prepare.beside is None
@@ -80,7 +80,7 @@ def test_the_document_is_of_the_rule():
     lines = {" ".join(line.split()) for line in TEXT.splitlines()}
     quoted = [" ".join(line.split()) for block in blocks for line in block.splitlines()]
     assert len(quoted) >= 10 and not [line for line in quoted if line not in lines]
-    prepare, recurrence = plan(shipped(), "mma_fused", target="sm_90a", **ON).kernels
+    prepare, recurrence = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON).kernels
     assert f"here {prepare.registers} each" in document and f"registers {recurrence.registers}" in document
     assert f"{recurrence.threads[1]} + 4 x {prepare.threads[1]} warps" in document
 
@@ -90,7 +90,7 @@ def test_nobody_deals_registers_that_no_role_asks_for(tmp_path):
 
 
 def test_the_same_rule_apart():
-    made = plan(shipped(), "mma_fused", target="sm_90a", **ON)
+    made = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON)
     other = derive(apart(made.point), made.operator, made.specialization)
     assert len(other.launches) == 2 and not any(k.beside or k.passes or k.registers for k in other.kernels)
     fetched = {stage.tensor for stage in other.kernels[1].copies}
@@ -168,7 +168,7 @@ def test_what_lies_in_a_slot_lies_alike(tmp_path):
     found = TEXT.replace(f"{line} swizzle 128\n", f"{line} pad 8\n")
     assert found != TEXT
     with pytest.raises(PlanRefused, match="lay out what they share differently") as caught:
-        plan(library_of(tmp_path, found), "mma_fused", target="sm_90a", **ON)
+        plan(library_of(tmp_path, found), "mma_beside", target="sm_90a", **ON)
     assert (caught.value.code, caught.value.observed) == ("D363", "k_decayed, k_restored, q_decayed")
 
 
@@ -181,7 +181,7 @@ def test_what_is_not_in_shared_memory_cannot_be_taken(tmp_path):
 
 def test_tensors_from_two_kernels():
     prepare, recurrence = pair()
-    kernel = plan(shipped(), "mma_fused", target="sm_90a", **ON).point.kernels[1]
+    kernel = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON).point.kernels[1]
     home = kernel.homes["m"]
     other = evolve(kernel, homes={**kernel.homes, "m": evolve(home, attributes={**home.attributes, "via": "third"})})
     arrivals = tuple(evolve(recurrence.body[0], tensor=name) for name in ("inv", "m"))

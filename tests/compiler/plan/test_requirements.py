@@ -83,7 +83,8 @@ def test_one_rule_takes_each_call_with_bounded_gates(target):
     """Around every size at which the rules part."""
     library, taken = shipped(), set()
     sms = library.targets[target].fields["sms"]
-    fused = "mma_fused" if target in shipped().rules["mma_fused"].targets else "mma_bounded"
+    own = (name for name in ("wgmma_fused", "mma_fused") if target in shipped().rules[name].targets)
+    fused = next(own, "mma_bounded")
     for heads in (1, 64, 96, 512, sms // 5, sms // 5 + 1, 2 * sms // 3, 2 * sms // 3 + 1):
         for rows, tokens in ((1, 1023), (1, 1024), (3, 1023), (3, 1024)):
             sizes = {"B": rows, "N": rows, "T": tokens, "H": heads, "HV": heads, "K": 128, "V": 128}
@@ -95,7 +96,7 @@ def test_one_rule_takes_each_call_with_bounded_gates(target):
             if 3 * heads * rows > 2 * sms:
                 assert name == fused
             if target == "sm_90a":
-                assert (name == "mma_fused") is (heads * rows > 88)
+                assert (name == "wgmma_fused") is (heads * rows > 88)
     assert taken == {"mma_bounded", "mma_few_heads", fused}
 
 

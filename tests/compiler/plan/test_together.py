@@ -47,7 +47,8 @@ def test_stages_with_other_owners_or_without_rows_stay_alone():
 
 @pytest.mark.parametrize("breaks, slots, expected", [
     ((), (), [("log_gate", "decay_sum"), ("unit_q", "unit_k", "decay_k", "decay_q", "undo_k", "restore_k")]),
-    (("decay_k",), (), [("log_gate", "decay_sum"), ("unit_q", "unit_k"), ("decay_k", "decay_q", "undo_k", "restore_k")]),
+    (("decay_k",), (),
+     [("log_gate", "decay_sum"), ("unit_q", "unit_k"), ("decay_k", "decay_q", "undo_k", "restore_k")]),
     (("decay_sum",), ("q_decayed",), [("unit_q", "unit_k", "decay_k"), ("decay_q", "undo_k", "restore_k")]),
 ])  # fmt: skip
 def test_barriers_and_waits_for_a_slot_stand_between_groups(breaks, slots, expected):

@@ -10,16 +10,16 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.cuda.alone import Alone
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, library_with, plan
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
-TEXT = shipped().rules["mma_fused"].declaration.span.text
+TEXT = library_with("mma_beside").rules["mma_beside"].declaration.span.text
 ROUNDED = re.search(r"o_sum for write_o +: f32 in shared pad 4 over e by 16", TEXT)[0]
 VALUES = re.search(r"vx +: in shared pad 8 over e by 16 ring depth via cp.async of 16 bytes", TEXT)[0]
 
 
-def kernels(rule: str = "mma_fused", **choices):
-    return {kernel.name: kernel for kernel in plan(shipped(), rule, choices, target="sm_90a", **ON).kernels}
+def kernels(rule: str = "mma_beside", **choices):
+    return {kernel.name: kernel for kernel in plan(library_with(rule), rule, choices, target="sm_90a", **ON).kernels}
 
 
 def refused(folder, *changes: tuple[str, str]) -> PlanRefused:
@@ -28,7 +28,7 @@ def refused(folder, *changes: tuple[str, str]) -> PlanRefused:
         assert old in text
         text = text.replace(old, new)
     with pytest.raises(PlanRefused) as caught:
-        plan(library_of(folder, text), "mma_fused", target="sm_90a", **ON)
+        plan(library_of(folder, text), "mma_beside", target="sm_90a", **ON)
     return caught.value
 
 
@@ -45,7 +45,7 @@ def test_products_of_one_tile_are_on_warps_of_their_own():
     assert squares == {0, 1}
 
 
-@pytest.mark.parametrize("rule", ["mma_bounded", "mma_fused"])
+@pytest.mark.parametrize("rule", ["mma_bounded", "mma_beside"])
 def test_products_for_all_warps_are_not_turned(rule):
     recurrence = kernels(rule)["recurrence"]
     assert not set(recurrence.turns) & {"state_key", "state_query", "within", "state_update"}
@@ -53,7 +53,7 @@ def test_products_for_all_warps_are_not_turned(rule):
 
 def test_the_text_has_the_warps_of_the_plan():
     """Warp 0 of a turned stage is another one: the condition speaks of the warp, modulo their number."""
-    made = plan(shipped(), "mma_fused", target="sm_90a", **ON)
+    made = plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON)
     prepare, source = made.kernels[0], Lowering(made).alone[0]
     lines = source.source.split("\n")
     turned = r"\(\(\(\(int\)threadIdx\.y\) \+ 1\) % 2\)"
@@ -83,7 +83,7 @@ def test_what_lies_in_shared_memory_stays_in_the_step(tmp_path):
     text = re.sub(r"qn, kn, shift, lg", "qn, kn, lg", TEXT)
     text = re.sub(r"qq, kk, nq,", "shift, qq, kk, nq,", text)
     assert text != TEXT
-    made = plan(library_of(tmp_path, text), "mma_fused", target="sm_90a", **ON)
+    made = plan(library_of(tmp_path, text), "mma_beside", target="sm_90a", **ON)
     assert "gate_shift" in {stage.name for stage in made.kernels[0].body}
     assert made.kernels[0].tensors["shift"].scope == "step"
 
@@ -94,7 +94,7 @@ def test_what_lies_in_shared_memory_stays_in_the_step(tmp_path):
 def test_warps_with_columns_of_their_own_wait_for_no_other():
     recurrence = kernels()["recurrence"]
     assert recurrence.apart and not recurrence.barriers and recurrence.syncs
-    (launch,) = Lowering(plan(shipped(), "mma_fused", target="sm_90a", **ON)).sources
+    (launch,) = Lowering(plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON)).sources
     start = launch.source.index("void kdsl_recurrence_kernel_role(")
     body = launch.source[start : launch.source.index("\n}\n", start)]
     assert "kdsl_warps_barrier" not in body and "kdsl_warp_sync();" in body
@@ -102,7 +102,7 @@ def test_warps_with_columns_of_their_own_wait_for_no_other():
 
 def test_without_them_the_block_waits(tmp_path):
     text = TEXT.replace(ROUNDED, ROUNDED.replace(" over e by 16", ""))
-    recurrence = plan(library_of(tmp_path, text), "mma_fused", target="sm_90a", **ON).kernels[1]
+    recurrence = plan(library_of(tmp_path, text), "mma_beside", target="sm_90a", **ON).kernels[1]
     assert not recurrence.apart and "write_o" in recurrence.barriers
 
 

@@ -15,7 +15,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.prove.lowered import LINKED, prove
 from kdsl.prove.proof import BOUND, FIELD, REJECTED
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, library_with, plan
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 TOKENS = {"T": 100}  # seven chunks: slots of a ring of four are used again
@@ -23,7 +23,7 @@ TOKENS = {"T": 100}  # seven chunks: slots of a ring of four are used again
 
 @lru_cache(maxsize=1)
 def lowering() -> Lowering:
-    return Lowering(plan(shipped(), "mma_fused", target="sm_90a", **ON))
+    return Lowering(plan(library_with("mma_beside"), "mma_beside", target="sm_90a", **ON))
 
 
 def test_the_schedule_is_proved_one_kernel_after_the_other():
@@ -33,12 +33,12 @@ def test_the_schedule_is_proved_one_kernel_after_the_other():
 
 
 def wrong(folder, old: str, new: str) -> Lowering:
-    """mma_fused for an operator with another stage."""
+    """mma_beside for an operator with another stage."""
     text = (data_root() / "stdlib/operators/kda.chunk_forward.kds").read_text(encoding="utf-8")
     assert text.count(old) == 1, text.count(old)
     text = re.sub(r"\bkda\.(chunk_forward|acceptance)", r"own.\1", text.replace(old, new))
-    rule = shipped().rules["mma_fused"].declaration.span.text.replace("kda.", "own.")
-    return Lowering(plan(library_of(folder, f"{text}\n{rule}"), "mma_fused", target="sm_90a", **ON))
+    rule = library_with("mma_beside").rules["mma_beside"].declaration.span.text.replace("kda.", "own.")
+    return Lowering(plan(library_of(folder, f"{text}\n{rule}"), "mma_beside", target="sm_90a", **ON))
 
 
 @pytest.mark.parametrize("old, new, stage", [

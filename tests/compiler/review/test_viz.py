@@ -75,11 +75,11 @@ def test_the_command(tmp_path):
 
 
 def test_kernels_of_one_launch():
-    prepare, recurrence = drawn("mma_fused").panels
+    prepare, recurrence = drawn("mma_beside").panels
     assert prepare.title == "computes prepare; 64 threads a group, 2 warps, 4 such groups in the blocks of recurrence"
     assert recurrence.title == "computes recur; 256 threads a block, 8 warps, beside those of prepare"
     assert (prepare.keeper, recurrence.keeper) == ("a group", "a block")
     assert any(line.startswith("k_decayed bf16 ") for line in prepare.passes_on) and not recurrence.passes_on
     slot = next(column for column in prepare.columns if column.tensors[0] == "k_decayed")
     assert "in a slot" in slot.label
-    assert "in slots of shared memory for the next kernel, a step: " in svg(drawn("mma_fused"))
+    assert "in slots of shared memory for the next kernel, a step: " in svg(drawn("mma_beside"))

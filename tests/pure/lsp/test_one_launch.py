@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lsprotocol import types
+from pathlib import Path
 
-from kdsl.data import data_root
+from lsprotocol import types
 
 from .client import at, document
 from .test_server import talk
 
-RULE = data_root() / "rules/kda.chunk_forward/mma_fused.kds"
+RULE = Path(__file__).parents[2] / "compiler/rules/mma_beside.kds"
 LINE = "gamma, b                         : f32 in shared ring groups via prep|are"
 
 
