@@ -6,7 +6,8 @@ own warps, and its words about slots arrivals at mbarriers and waits for them:
     full[slot]   the warps of a group have written the slot     the other kernel's warps wait for it
     empty[slot]  the other kernel's warps have read it          the group waits before it writes the slot anew
 
-The k-th use of a slot completes phase k of `full[slot]`, and a group waits for phase k - 1 of `empty[slot]`, which a
+Every thread arrives for itself: that releases what it wrote or read (PTX ISA, "mbarrier.arrive": of the executing
+thread). The k-th use of a slot completes phase k of `full[slot]`, and a group waits for phase k - 1 of `empty[slot]`, which a
 new mbarrier counts as complete (PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": waits by phase parity).
 """
 
@@ -23,6 +24,7 @@ from kdsl.lower.sourcemap import SourceMap
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.tir.marks import GROUP, RING, SAY_EMPTY, SAY_FULL, WAIT_EMPTY, WAIT_FULL
 from kdsl.plan.cuda.beside import KEPT, groups_of
+from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.model import KernelPlan
 
 APART = 128  # bytes that each warps' part of shared memory starts at multiples of
@@ -32,14 +34,13 @@ HELPERS = """\
 __device__ __forceinline__ void kdsl_warps_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void kdsl_slot_init(unsigned long long* barrier, int warps) {
+__device__ __forceinline__ void kdsl_slot_init(unsigned long long* barrier, int threads) {
   unsigned place = (unsigned)__cvta_generic_to_shared(barrier);
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(place), "r"(warps) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(place), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void kdsl_slot_say(unsigned long long* barriers, int slot) {
   unsigned place = (unsigned)__cvta_generic_to_shared(barriers + slot);
-  __syncwarp();
-  if (threadIdx.x == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(place) : "memory");
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(place) : "memory");
 }
 __device__ __forceinline__ void kdsl_slot_wait(unsigned long long* barriers, int slot, int phase) {
   unsigned place = (unsigned)__cvta_generic_to_shared(barriers + slot);
@@ -107,7 +108,7 @@ def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: Kerne
     shared = Shared(taker.shared_bytes, giver.shared_bytes, groups)
     inside = {f"{name}_ptr" for name in given.passes} | {GROUP}
     declared = {name: text for name, text in {**second.parameters, **first.parameters}.items() if name not in inside}
-    threads = 32 * (taken.threads[1] + groups * warps)
+    threads = LANES * (taken.threads[1] + groups * warps)
     symbol = f"kdsl_{given.name}_{taken.name}_kernel"
     before = [*joined(second.helpers, first.helpers), HELPERS]
     text = "\n".join([
@@ -150,8 +151,8 @@ def opening(shared: Shared, givers: int, takers: int) -> list[str]:
         f"  unsigned long long* kdsl_empty = kdsl_full + {shared.groups};",
         "  int kdsl_warp = threadIdx.y;",
         f"  if (kdsl_warp == 0 && threadIdx.x < {shared.groups}) {{",
-        f"    kdsl_slot_init(kdsl_full + threadIdx.x, {givers});",
-        f"    kdsl_slot_init(kdsl_empty + threadIdx.x, {takers});",
+        f"    kdsl_slot_init(kdsl_full + threadIdx.x, {LANES * givers});",
+        f"    kdsl_slot_init(kdsl_empty + threadIdx.x, {LANES * takers});",
         "  }",
         "  __syncthreads();",
     ]
@@ -219,7 +220,7 @@ def role(source: CudaSource, warps: int) -> Role:
 def as_role(line: str, warps: int) -> str:
     """A line of a kernel as one of its warps in a block of others: its number, its barrier, its words."""
     line = line.replace("((int)threadIdx.y)", "kdsl_warp")
-    line = line.replace("__syncthreads();", f"kdsl_warps_barrier(kdsl_barrier, {32 * warps});")
+    line = line.replace("__syncthreads();", f"kdsl_warps_barrier(kdsl_barrier, {LANES * warps});")
     for word, says in WORDS.items():
         line = re.sub(rf"{word}\(([^;]*)\);", lambda found, says=says: says.format(*two(found[1])) + ";", line)
     return line

@@ -66,9 +66,9 @@ def test_each_word_is_needed(monkeypatch, word, kind):
 @pytest.mark.parametrize("pattern, new, kind", [
     (r'"r"\(phase & 1\)', '"r"(~phase & 1)', "uninitialised"),
     (r"(kdsl_slot_wait\(kdsl_empty, .*?), (\(.*\)) \+ 1\);", r"\1, \2);", "stuck"),  # the phase that was never full
-    (r"(kdsl_slot_init\(kdsl_full \+ threadIdx.x), \d+\)", r"\1, 1)", "stuck"),  # one warp of two: phases run away
-    (r"(kdsl_slot_init\(kdsl_full \+ threadIdx.x), \d+\)", r"\1, 3)", "stuck"),
-    (r"(kdsl_slot_init\(kdsl_empty \+ threadIdx.x), \d+\)", r"\1, 4)", "stuck"),
+    (r"(kdsl_slot_init\(kdsl_full \+ threadIdx.x), \d+\)", r"\1, 32)", "stuck"),  # one warp of two: phases run away
+    (r"(kdsl_slot_init\(kdsl_full \+ threadIdx.x), \d+\)", r"\1, 96)", "stuck"),
+    (r"(kdsl_slot_init\(kdsl_empty \+ threadIdx.x), \d+\)", r"\1, 128)", "stuck"),
     (r"^(  \}\n)  __syncthreads\(\);\n", r"\1", "uninitialised"),  # barriers in use before they are made
 ])  # fmt: skip
 def test_phases_and_counts(monkeypatch, pattern, new, kind):
