@@ -7,8 +7,8 @@ own warps, and its words about slots arrivals at mbarriers and waits for them:
     empty[slot]  the other kernel's warps have read it          the group waits before it writes the slot anew
 
 Every thread arrives for itself: that releases what it wrote or read (PTX ISA, "mbarrier.arrive": of the executing
-thread). The k-th use of a slot completes phase k of `full[slot]`, and a group waits for phase k - 1 of `empty[slot]`, which a
-new mbarrier counts as complete (PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": waits by phase parity).
+thread). The k-th use of a slot completes phase k of `full[slot]`, and a group waits for phase k - 1 of `empty[slot]`,
+which a new mbarrier counts as complete (PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": waits by phase parity).
 """
 
 from __future__ import annotations
