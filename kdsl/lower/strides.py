@@ -141,6 +141,8 @@ class Steps:
         if found is None or not any(v.same_as(self.variable) for v in found.factors):
             return index
         growth = next(factor for v, factor in found.factors.items() if v.same_as(self.variable))
+        if isinstance(growth, tirx.IntImm):  # nothing is multiplied
+            return index
         total = self.growing(found.base, growth)
         for variable, factor in found.factors.items():
             if not variable.same_as(self.variable):
