@@ -1,6 +1,6 @@
 """TIR to C, over any algebra of values.
 
-Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees).
+Floats are `val`, whose operations `values.h` declares: over elements with a taint bit, or over degrees.
 Integers are 64-bit and concrete. Thread, vector and parallel loops run in either order; every index is
 checked; buffers are made afresh, unwritten, at each entry of their block; when a block is left, or a step
 begins, what its buffers hold can be traced.
@@ -11,9 +11,10 @@ from __future__ import annotations
 from attrs import define, field
 
 from kdsl.prove import meaning as m
-from kdsl.prove.emit_values import ValueText
+from kdsl.prove.emit_products import ProductText, values_of
 from kdsl.prove.intrinsics import description_of
 from kdsl.prove.levels import Inference
+from kdsl.prove.products import product_of
 from kdsl.prove.refusal import NoMeaning, shortened
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREADS = range(5)
@@ -25,12 +26,10 @@ REDUCE = 2  # IterVar.CommReduce
 
 
 @define
-class Emitter(ValueText):
+class Emitter(ProductText):
     """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it
     can log."""
 
-    lines: list[str] = field(factory=list)
-    depth: int = 1
     traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int]] = field(factory=list)
     plain: bool = False
     task: object = None  # the innermost of the thread loops that hold the whole function
@@ -40,9 +39,6 @@ class Emitter(ValueText):
     of_task: int = 0  # how many of them the task found
     held: list = field(factory=list)  # buffers of the blocks around this one
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
-
-    def put(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
 
     def function(self, func, symbol: str) -> str:
         self.parameters = {hash(param) for param in func.params}
@@ -56,7 +52,7 @@ class Emitter(ValueText):
                 self.put(f"const i64 {name}_length = lengths[{position}];")
         self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
-        return f"static void {symbol}(void **a, const i64 *lengths) {{\n" + "\n".join(self.lines) + "\n}\n"
+        return f"void {symbol}(void **a, const i64 *lengths) {{\n" + "\n".join(self.lines) + "\n}\n"
 
     # ---- statements ----
     def statement(self, s) -> None:
@@ -66,15 +62,6 @@ class Emitter(ValueText):
                 f"no meaning for the statement {m.kind(s)}", shortened(s), self.stage, m.REMEDY_TABLE
             )
         method(self, s)
-
-    def scoped(self, head: str, body, tail: str = "}") -> None:
-        around = dict(self.names), dict(self.known)
-        self.put(head)
-        self.depth += 1
-        body()
-        self.depth -= 1
-        self.put(tail)
-        self.names, self.known = around
 
     def _sequence(self, s) -> None:
         def body():
@@ -90,6 +77,10 @@ class Emitter(ValueText):
     def _loop(self, s) -> None:
         if getattr(s, "step", None) is not None and str(s.step) != "1":
             raise NoMeaning("a loop with a step", shortened(s, 80), self.stage, "split the loop instead")
+        product = product_of(s, self.root, self.parameters)
+        if product is not None:
+            self.product(product)
+            return
         extent, first = self.integer(s.extent), self.integer(s.min)
         v = self.name(s.loop_var)
         backwards = int(s.kind) in FREE_ORDER and not _accumulates_along(s)
@@ -101,7 +92,7 @@ class Emitter(ValueText):
             self.of_task = len(self.made_here)
 
         def body():
-            self.learn(s.loop_var, _values(s.min, s.extent))
+            self.learn(s.loop_var, values_of(s.min, s.extent))
             self.statement(s.body)
 
         self.scoped(head, body)
@@ -235,18 +226,10 @@ class Emitter(ValueText):
         self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.value)}; {v}_i < {v}_n; {v}_i++)")
 
         def body():
-            self.learn(s.node.var, _values(0, s.value))
+            self.learn(s.node.var, values_of(0, s.value))
             self.statement(s.body)
 
         self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", body)
-
-
-def _values(first, extent) -> tuple[int, int] | None:
-    """Of a loop with constant bounds that runs at all."""
-    first, extent = (x if isinstance(x, int) else getattr(x, "value", None) for x in (first, extent))
-    if not isinstance(first, int) or not isinstance(extent, int) or extent < 1:
-        return None
-    return first, first + extent - 1
 
 
 def task_loop(s, plain: bool):

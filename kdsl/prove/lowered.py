@@ -12,10 +12,11 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.refusal import PlanRefused
+from kdsl.prove import objects
 from kdsl.prove.cases import MOST, MOST_OTHER, Case, asked, cases_of, past, tried
 from kdsl.prove.locate import located
 from kdsl.prove.memory import recalled, remember
-from kdsl.prove.program import Function, Program
+from kdsl.prove.program import Function, Program, runtime
 from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.prove.prover import Failure, Subject, prove_subject
 from kdsl.prove.recurrence import MEANINGS, Call, port_levels
@@ -77,6 +78,7 @@ def prove(
             obstacle=f"operator {plan.operator.name} has no specification",
             remedy=f"give it the last name and the ports of one that has: {', '.join(MEANINGS)}",
         )
+    objects.begin(runtime())
     functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
     return prove_functions(

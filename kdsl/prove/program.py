@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from attrs import field, frozen
@@ -16,12 +15,30 @@ from kdsl.prove import meaning as m
 from kdsl.prove.emit import emit
 from kdsl.prove.intrinsics import intrinsic_of
 from kdsl.prove.levels import Inference
-from kdsl.prove.objects import HEAVY, LIGHT
 
 HEADERS = Path(__file__).with_name("c")
-ALGEBRAS = ("field", "degree")
-SMALL_TENSOR = 32 * 32
+RUNTIME = ("common", "state", "values", "field", "product", "degree", "algebra")
+LONG = 60_000  # characters that are worth a compiler of their own
 SHARED = ("tensor", "workspace", "scalar")
+
+
+def header(name: str) -> str:
+    return (HEADERS / f"{name}.h").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def runtime() -> str:
+    """The C text of what every program calls: both algebras."""
+    return "\n".join(map(header, RUNTIME))
+
+
+def halves(texts: list[str]) -> list[list[str]]:
+    """The texts in their order, in two parts of about the same length, or in one where all are short."""
+    total = sum(map(len, texts))
+    if total < LONG:
+        return [texts]
+    cut = min(range(1, len(texts)), key=lambda cut: abs(total - 2 * sum(map(len, texts[:cut]))))
+    return [texts[:cut], texts[cut:]]
 
 
 @frozen
@@ -53,7 +70,7 @@ class Program:
     """
 
     functions: tuple[Function, ...]
-    body: str = field(repr=False)
+    texts: tuple[str, ...] = field(repr=False)  # C, one for each function
     literals: tuple[tuple[m.Literal, int], ...]
     messages: tuple[str, ...] = field(repr=False)
     traced: tuple[Traced, ...] = field(repr=False)
@@ -87,7 +104,7 @@ class Program:
         trusted = dict.fromkeys(name for f in functions for name in intrinsics_in(f.func.body))
         return cls(
             functions,
-            "\n".join(texts),
+            tuple(texts),
             tuple(literals),
             tuple(messages),
             tuple(traced),
@@ -97,36 +114,38 @@ class Program:
             tuple(trusted),
         )
 
-    def source(self, algebra: str) -> str:
-        """The whole C text over `algebra`: "field" or "degree"."""
-        calls = "\n".join(f"  kernel{k}(a[{k}], lengths[{k}]);" for k in range(len(self.functions)))
-        table = ", ".join(str(level) for _, level in self.literals) or "0"
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The C texts that make a library with `runtime()`: of about the same length, to compile side by side."""
+        calls = "\n".join(f"  kernel{k}(a[{k}], lengths[{k}]);" for k in range(len(self.texts)))
+        declared = "\n".join(f"void kernel{k}(void **a, const i64 *lengths);" for k in range(len(self.texts)))
+        main = f"{declared}\nvoid kernels(void ***a, const i64 **lengths) {{\n{calls}\n}}\n"
+        head = header("common") + header("values")
+        return tuple("\n".join([head, *part]) for part in halves([main, *self.texts]))
+
+    @property
+    def float_text(self) -> str:
+        """One C text of its own, over ordinary numbers."""
+        calls = "\n".join(f"  kernel{k}(a[{k}], lengths[{k}]);" for k in range(len(self.texts)))
         return "\n".join(
             [
-                (HEADERS / "common.h").read_text(encoding="utf-8"),
-                f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
-                (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
-                self.body,
-                "EXPORT void run(void ***a, const i64 **lengths, int backwards, int traced, i64 *report) {",
-                "  reverse = backwards; tracing = traced; fault = 0;",
-                calls,
-                "  report[0] = fault; report[1] = fault_message;",
-                "  report[2] = fault_index; report[3] = fault_extent;",
-                "}\n",
+                *map(header, ("common", "state")),
+                f"#define LIT_COUNT {len(self.literals)}",
+                header("float"),
+                *self.texts,
+                f"void kernels(void ***a, const i64 **lengths) {{\n{calls}\n}}\n",
             ]
         )
+
+    @cached_property
+    def body(self) -> str:
+        return "\n".join(self.texts)
 
     @cached_property
     def digest(self) -> str:
         """Equal for programs that compute alike: their C text without anything that a trial draws."""
         text = repr((self.body, self.literals, sorted(self.levels.items())))
         return hashlib.sha256(text.encode()).hexdigest()
-
-    @property
-    def level(self) -> tuple[str, ...]:
-        """How much compiling is worth it: little where the tensors of a step are small."""
-        largest = max((math.prod(t.shape) for t in self.traced), default=0)
-        return LIGHT if largest <= SMALL_TENSOR else HEAVY
 
     @cached_property
     def strides(self) -> dict[str, tuple[int | None, ...]]:
