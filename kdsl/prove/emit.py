@@ -12,6 +12,7 @@ from attrs import define, field
 
 from kdsl.prove import meaning as m
 from kdsl.prove.emit_products import ProductText, values_of
+from kdsl.prove.emit_values import plus
 from kdsl.prove.intrinsics import description_of
 from kdsl.prove.levels import Inference
 from kdsl.prove.products import product_of
@@ -81,12 +82,7 @@ class Emitter(ProductText):
         if product is not None:
             self.product(product)
             return
-        extent, first = self.integer(s.extent), self.integer(s.min)
-        v = self.name(s.loop_var)
-        backwards = int(s.kind) in FREE_ORDER and not _accumulates_along(s)
-        value = f"(reverse ? {v}_n - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
-        self.put(f"for (i64 {v}_i = 0, {v}_n = {extent}; {v}_i < {v}_n; {v}_i++)")
-        head = f"{{ i64 {v} = {first} + {value}; (void){v};"
+        head = self._head(s, int(s.kind) in FREE_ORDER and not _accumulates_along(s))
         enclosing, self.loop = self.loop, s
         if s.same_as(self.task):
             self.of_task = len(self.made_here)
@@ -101,6 +97,21 @@ class Emitter(ProductText):
         if s.same_as(self.task) and self.leaves:
             self.lines[-1] = "  " * self.depth + "leave:; }"
 
+    def _head(self, s, backwards: bool) -> str:
+        """The head of a loop, which may run backwards, and the name of its variable: the number itself where it is
+        known."""
+        extent, first = self.integer(s.extent), self.integer(s.min)
+        if extent == "1LL" and m.kind(s.min) == "IntImm":
+            self.names[hash(s.loop_var)] = first
+            return "{"
+        v = self.name(s.loop_var)
+        count, begin = extent, f"{v}_i = 0"
+        if m.kind(s.extent) != "IntImm":
+            count, begin = f"{v}_n", f"{v}_n = {extent}, {v}_i = 0"
+        self.put(f"for (i64 {begin}; {v}_i < {count}; {v}_i++)")
+        value = f"(reverse ? {count} - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
+        return f"{{ i64 {v} = {plus(first, value)};"
+
     def _block(self, s) -> None:
         block, stage = s.block, self.stage
         self.stage = str(block.name_hint)
@@ -111,10 +122,7 @@ class Emitter(ProductText):
     def _block_body(self, s) -> None:
         block, known = s.block, len(self.outer)
         for variable, value in zip(block.iter_vars, s.iter_values, strict=False):
-            text, found = self.bounded(value)
-            name = self.name(variable.var)
-            self.learn(variable.var, found)
-            self.put(f"i64 {name} = {text}; (void){name};")
+            name = self.define(variable.var, value)
             if str(variable.var.name) != SLOT:
                 self.outer.append((str(variable.var.name).removeprefix(INDEX), name))
         for match in block.match_buffers:
@@ -202,9 +210,7 @@ class Emitter(ProductText):
             value = self.value(s.value, self.level_of(s.var))
             self.put(f"val {self.name(s.var)} = {value};")
         else:
-            value, found = self.bounded(s.value)
-            self.put(f"i64 {self.name(s.var)} = {value};")
-            self.learn(s.var, found)
+            self.define(s.var, s.value)
 
     def _evaluate(self, s) -> None:
         """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from attrs import define, field
@@ -28,6 +29,16 @@ class ProductText(ValueText):
         self.depth -= 1
         self.put(tail)
         self.names, self.known = around
+
+    def define(self, variable, value) -> str:
+        """The C name of an integer that is defined here: that of another or a number, where it is just that."""
+        text, found = self.bounded(value)
+        self.learn(variable, found)
+        if re.fullmatch(r"\w+", text):
+            self.names[hash(variable)] = text
+        else:
+            self.put(f"i64 {self.name(variable)} = {text};")
+        return self.names[hash(variable)]
 
     def product(self, p: Product) -> None:
         stage, self.stage = self.stage, str(p.block.name_hint)
@@ -63,9 +74,7 @@ class ProductText(ValueText):
         if not loops:
             for variable, value in zip(p.block.iter_vars, p.values, strict=True):
                 if variables(value) <= self.names.keys():
-                    text, found = self.bounded(value)
-                    self.put(f"i64 {self.name(variable.var)} = {text};")
-                    self.learn(variable.var, found)
+                    self.define(variable.var, value)
             leaf(number)
             return
         s, v = loops[0], self.name(loops[0].loop_var)

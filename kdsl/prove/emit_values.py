@@ -82,6 +82,8 @@ class ValueText:
             return self._by_constant(e, int(e.b.value))
         if k in INTEGER_FUNCTIONS:
             return f"{INTEGER_FUNCTIONS[k]}({self._whole(e.a)}, {self._whole(e.b)})"
+        if k == "Add":
+            return plus(self._whole(e.a), self._whole(e.b))
         if k in INFIX:
             return f"({self._whole(e.a)} {INFIX[k]} {self._whole(e.b)})"
         if k == "Not":
@@ -224,9 +226,9 @@ class ValueText:
                 f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides, strict=False)
             )
         else:
-            flat = "0"
+            flat = "0LL"
             for c, extent in zip(checked, buffer.shape, strict=False):
-                flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
+                flat = c if flat == "0LL" else plus(f"({flat}) * {self.integer(extent)}", c)
         name = self.used(buffer)
         if hash(buffer) in self.parameters:  # strides that do not fit the shape may lead out of the storage
             flat = f"at({flat}, {name}_length, @M{len(self.messages) - 1}@)"
@@ -235,7 +237,11 @@ class ValueText:
 
 def _sum(a: tuple[str, Interval | None], b: tuple[str, Interval | None]) -> tuple[str, Interval | None]:
     found = None if a[1] is None or b[1] is None else PAIRS["Add"](a[1], b[1])
-    return f"({a[0]} + {b[0]})", found
+    return plus(a[0], b[0]), found
+
+
+def plus(a: str, b: str) -> str:
+    return b if a == "0LL" else a if b == "0LL" else f"({a} + {b})"
 
 
 _VALUES = {

@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from kdsl.prove import meaning as m
 from kdsl.prove import objects
-from kdsl.prove.fields import TAINT, Tower
+from kdsl.prove.fields import Tower
 from kdsl.prove.layout import Layout
 from kdsl.prove.program import Program, Traced, runtime
 from kdsl.prove.recurrence import Call
@@ -40,10 +40,12 @@ class Storage:
 
     def unused(self, count: int) -> np.ndarray:
         shape = (max(count, 1), self.words) if self.words > 1 else (max(count, 1),)
+        if self.unwritten == 0:
+            return np.zeros(shape, self.dtype)  # memory that costs nothing until it is touched
         return np.full(shape, self.unwritten, self.dtype)
 
 
-FIELD = Storage(np.uint32, TAINT | np.uint32(777), WIDTH)
+FIELD = Storage(np.uint32, 0, WIDTH)
 DEGREE = Storage(np.uint64, 0, 2)
 INDETERMINATE = 1 << 32 | 1  # as degree.h packs it: of degree 1, its coefficient 1
 FLOAT = Storage(np.float64, np.nan)

@@ -1,6 +1,5 @@
 /* The operations of a program's text: over the fields, or over degrees. */
 static int degrees;
-static val unwritten;
 val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS], *LIT;
 
 #define ONE_OF(field, degree) return degrees ? of_word(degree) : field
@@ -34,24 +33,20 @@ void multiply(int L, i64 m, i64 n, i64 k, const val *x, const val *y, val *sums)
   else field_multiply(L, m, n, k, x, y, sums);
 }
 
-val *new_val(i64 n) {
-  val *p = malloc(sizeof(val) * (n > 0 ? n : 1)), x = unwritten;
-  for (i64 i = 0; i < n; i++) p[i] = x;
-  return p;
-}
-void record(const val *data, i64 n, int number, int keys, ...) { /* of the first trial */
+val *new_val(i64 n) { return calloc(n > 0 ? n : 1, sizeof(val)); }
+void record(const val *data, i64 n, int number, int keys, ...) { /* of the first trial, as Python has elements */
   va_list list;
   trace_put(number); trace_put(keys); trace_put(n);
   va_start(list, keys);
   for (int i = 0; i < keys; i++) trace_put(va_arg(list, i64));
   va_end(list);
-  for (i64 i = 0; i < n; i++) trace_put(data[i][0]);
+  for (i64 i = 0; i < n; i++) trace_put(data[i][0] ^ WRITTEN);
 }
 
 static void room_for_literals(int count) { free(LIT); LIT = malloc(sizeof(val) * (count + 1)); }
 
 EXPORT void setup_degree(int count, const u32 *literals) {
-  degrees = 1; unwritten = (val){}; exponents = 0;
+  degrees = 1; exponents = 0;
   for (int L = 0; L < LEVELS; L++) ONE[L] = LN2[L] = LOG2E[L] = of_word(degree(0, 1, LITERAL));
   room_for_literals(count);
   for (int i = 0; i < count; i++) LIT[i] = of_word(degree(0, literals[i], LITERAL));
@@ -62,7 +57,7 @@ EXPORT u32 largest_exponent(void) { return exponents; }
    a row */
 EXPORT void setup_field(int depth, const val *p, const val *w, const val *ln2, const val *log2e, const u64 *s, int count,
                         const int *levels, const val *literals) {
-  degrees = 0; unwritten = (val){} + (TAINT | 12345);
+  degrees = 0;
   memcpy(salt, s, sizeof salt);
   for (int L = 0; L < depth; L++) {
     val x = (val){} + 1;
@@ -72,19 +67,20 @@ EXPORT void setup_field(int depth, const val *p, const val *w, const val *ln2, c
       u64 r = ((u64)1 << 32) % p[L][t];
       F[L].square[t] = r * r % p[L][t];
     }
-    ONE[L] = enter(L, (val){} + 1); LN2[L] = enter(L, ln2[L]); LOG2E[L] = enter(L, log2e[L]);
+    ONE[L] = enter(L, (val){} + (1 | WRITTEN)); LN2[L] = enter(L, ln2[L] | WRITTEN); LOG2E[L] = enter(L, log2e[L] | WRITTEN);
   }
   for (int L = 0; L + 1 < depth; L++) {
     val power = enter(L, w[L]);
     for (int i = 0; i < 3; i++) {
-      val entry = ONE[L];
+      val entry = ONE[L] & BITS;
       for (int j = 0; j < 2048; j++, entry = times(L, entry, power))
         for (int t = 0; t < WIDTH; t++) TABLE[L][i][t][j] = entry[t];
       power = entry;
     }
   }
   room_for_literals(count);
-  for (int i = 0; i < count; i++) LIT[i] = enter(levels[i], literals[i]);
+  for (int i = 0; i < count; i++) LIT[i] = enter(levels[i], literals[i] | WRITTEN);
 }
-EXPORT void to_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = enter(L, x[i]); }
-EXPORT void from_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = plain(L, x[i]) | (x[i] & TAINT); }
+/* From and to elements as Python has them: bit 31 marks what is unwritten. */
+EXPORT void to_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = enter(L, x[i] ^ WRITTEN); }
+EXPORT void from_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = plain(L, x[i]) | (~x[i] & WRITTEN); }

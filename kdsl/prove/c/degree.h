@@ -40,36 +40,42 @@ INLINE deg degree_exp(deg a) {
   return is_literal(a) ? degree(0, 1, LITERAL) : degree(most(linear_of(a), 1), 1, 0);
 }
 
-/* Sums of products, in a row or column without a constant in the largest degree of a product and the count of them. */
+/* Sums of products. The degree of a sum is the largest of its products', constants having none. A product of two values
+   has the coefficient 1, of a value and the constant 0 none, and one of zeros is left out: where zeros are the only
+   constants, they are counted as bits. Other rows and columns take their sums one by one. */
+typedef struct { u64 zeros; int other; } constants;
+
+INLINE void note(constants *found, deg a, i64 t, i64 k) {
+  if (a == LITERAL && k <= 64) found->zeros |= 1ull << t;
+  else if (is_literal(a)) found->other = 1;
+}
 __attribute__((optimize("O3"))) static void degree_multiply(i64 m, i64 n, i64 k, const val *x, const val *y, val *sums) {
-  u32 *constant = calloc(n, 4), *across = malloc(4 * (k * n + k));
-  u32 *down = across + k * n;
+  constants *columns = calloc(n, sizeof(constants));
+  int32_t *degrees = malloc(4 * k * n), *best = malloc(4 * n);
   for (i64 t = 0; t < k; t++)
     for (i64 j = 0; j < n; j++) {
       deg b = word(y[t * n + j]);
-      constant[j] |= is_literal(b); across[t * n + j] = degree_of(b);
+      note(&columns[j], b, t, k);
+      degrees[t * n + j] = degree_of(b);
     }
   for (i64 i = 0; i < m; i++) {
-    u32 literal = 0, best[n];
+    constants row = {};
+    for (i64 j = 0; j < n; j++) best[j] = 0;
     for (i64 t = 0; t < k; t++) {
       deg a = word(x[i * k + t]);
-      literal |= is_literal(a); down[t] = degree_of(a);
+      int32_t more = degree_of(a);
+      const int32_t *of = degrees + t * n;
+      note(&row, a, t, k);
+      for (i64 j = 0; j < n; j++) best[j] = more + of[j] > best[j] ? more + of[j] : best[j]; /* below 2^31 */
     }
-    for (i64 j = 0; j < n; j++) best[j] = 0;
-    if (!literal)
-      for (i64 t = 0; t < k; t++)
-        for (i64 j = 0; j < n; j++) {
-          int32_t d = down[t] + across[t * n + j]; /* below 2^31 */
-          best[j] = d > (int32_t)best[j] ? d : (int32_t)best[j];
-        }
     for (i64 j = 0; j < n; j++) {
-      deg sum = degree(least(best[j]), least(k), 0);
-      if (literal | constant[j]) {
-        sum = LITERAL;
+      deg sum = LITERAL;
+      if (row.other | columns[j].other)
         for (i64 t = 0; t < k; t++) sum = degree_add(sum, degree_mul(word(x[i * k + t]), word(y[t * n + j])));
-      }
+      else if (__builtin_popcountll(row.zeros & columns[j].zeros) < k)
+        sum = degree(least(best[j]), least(k - __builtin_popcountll(row.zeros | columns[j].zeros)), 0);
       sums[i * n + j] = of_word(sum);
     }
   }
-  free(constant); free(across);
+  free(columns); free(degrees); free(best);
 }

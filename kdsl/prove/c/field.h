@@ -1,11 +1,11 @@
-/* Field elements in Montgomery form (Montgomery 1985), below 2^31; bit 31: fed by something never written. A `val` has
-   WIDTH of them, one for each of the trials that run at once: indices and branches look at no value, so the trials
+/* Field elements in Montgomery form (Montgomery 1985), below 2^31; bit 31: everything that feeds it was written, so that
+   memory of zeros, which costs nothing until it is touched, is memory that nobody wrote. A `val` has WIDTH of them, one for each of the trials that run at once: indices and branches look at no value, so the trials
    differ in their numbers alone. Each has primes of its own. */
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 typedef int32_t sign __attribute__((vector_size(4 * WIDTH), aligned(4)));
-#define TAINT 0x80000000u
+#define WRITTEN 0x80000000u
 #define BITS 0x7fffffffu
 
 static struct { val p, inverse, square; } F[LEVELS]; /* p; -1/p mod 2^32; 2^64 mod p */
@@ -36,30 +36,30 @@ INLINE val product(int L, val a, val b) {
 }
 #endif
 INLINE val times(int L, val a, val b) { return wrapped(product(L, a, b) - F[L].p, F[L].p); } /* without bit 31 */
-INLINE val enter(int L, val x) { return times(L, x & BITS, F[L].square) | (x & TAINT); }
+INLINE val enter(int L, val x) { return times(L, x & BITS, F[L].square) | (x & WRITTEN); }
 INLINE val plain(int L, val x) { return times(L, x & BITS, (val){} + 1); }
 
-INLINE val field_sub(int L, val a, val b) { return wrapped((a & BITS) - (b & BITS), F[L].p) | ((a | b) & TAINT); }
+INLINE val field_sub(int L, val a, val b) { return wrapped((a & BITS) - (b & BITS), F[L].p) | (a & b & WRITTEN); }
 INLINE val field_add(int L, val a, val b) {
-  return wrapped((a & BITS) - (F[L].p - (b & BITS)), F[L].p) | ((a | b) & TAINT);
+  return wrapped((a & BITS) - (F[L].p - (b & BITS)), F[L].p) | (a & b & WRITTEN);
 }
-INLINE val field_mul(int L, val a, val b) { return times(L, a & BITS, b & BITS) | ((a | b) & TAINT); }
-INLINE val field_negate(int L, val a) { return field_sub(L, (val){}, a); }
+INLINE val field_mul(int L, val a, val b) { return times(L, a & BITS, b & BITS) | (a & b & WRITTEN); }
+INLINE val field_negate(int L, val a) { return field_sub(L, (val){} + WRITTEN, a); }
 static val inverse_(int L, val a) {
-  val r = ONE[L], taint = a & TAINT, e = F[L].p - 2;
+  val r = ONE[L] & BITS, written = a & WRITTEN, e = F[L].p - 2;
+  for (int t = 0; t < WIDTH; t++) if (a[t] == WRITTEN && !fault) fault = 2; /* zero; what nobody wrote is told by its bit */
   a &= BITS;
-  for (int t = 0; t < WIDTH; t++) if (!a[t] && !fault) fault = 2;
   for (int i = 0; i < 31; i++, a = times(L, a, a)) {
     val bit = (val){} - (e >> i & 1);
     r = (times(L, r, a) & bit) | (r & ~bit);
   }
-  return r | taint;
+  return r | written;
 }
 INLINE val field_divide(int L, val a, val b) { return field_mul(L, a, inverse_(L, b)); }
 static val field_integer(int L, i64 a) {
   val x;
   for (int t = 0; t < WIDTH; t++) x[t] = floormod(a, F[L].p[t]);
-  return enter(L, x);
+  return enter(L, x | WRITTEN);
 }
 
 static val random_(int L, u64 tag, int from, val a) {
@@ -71,7 +71,7 @@ static val random_(int L, u64 tag, int from, val a) {
     z ^= z >> 31;
     x[t] = z % (F[L].p[t] - 1) + 1;
   }
-  return enter(L, x) | (a & TAINT);
+  return enter(L, x) | (a & WRITTEN);
 }
 static val field_exp(int L, val a) {
   val x = plain(L + 1, a), low, middle, high;
@@ -80,7 +80,7 @@ static val field_exp(int L, val a) {
     middle[t] = TABLE[L][1][t][x[t] >> 11 & 2047];
     high[t] = TABLE[L][2][t][x[t] >> 22];
   }
-  return times(L, times(L, low, middle), high) | (a & TAINT);
+  return times(L, times(L, low, middle), high) | (a & WRITTEN);
 }
 static val field_sqrt(int L, val a) { return random_(L, L * 9, L, a); }
 static val field_log(int L, int from, val a) { return random_(L, 64 + from * 8 + L, from, a); }

@@ -1,5 +1,5 @@
-/* Products of tiles over the fields: sums[i * n + j] is the sum over t of x[i * k + t] y[t * n + j], tainted where any of
-   its factors is.
+/* Products of tiles over the fields: sums[i * n + j] is the sum over t of x[i * k + t] y[t * n + j], written where all of
+   its factors are.
 
    Factors are reduced first, whatever memory held, so a product is below p^2 < 2^31 p, since p < 2^31. A sum in 64 bits is
    kept below 2^32 p < 2^63: two more products leave it below 2^33 p < 2^64, and 2^32 p, which is zero, is taken off where
@@ -97,9 +97,9 @@ static void block_avx2(i64 k, i64 n, const factor *p, const factor *x, const fac
 static factor *factors;
 static i64 factors_room;
 
-INLINE factor laid(int L, val x, val *taint) {
-  *taint |= x & TAINT;
-  return factor_of(times(L, x & BITS, ONE[L]));
+INLINE factor laid(int L, val x, val *written) {
+  *written &= x;
+  return factor_of(times(L, x & BITS, ONE[L] & BITS));
 }
 
 static void field_multiply(int L, i64 m, i64 n, i64 k, const val *x, const val *y, val *sums) {
@@ -115,8 +115,8 @@ static void field_multiply(int L, i64 m, i64 n, i64 k, const val *x, const val *
   }
   factor *a = factors, *b = a + rows * depth, p = upper(F[L].p), found[ROWS][COLUMNS];
   val beside[rows], below[across];
-  memset(beside, 0, sizeof beside);
-  memset(below, 0, sizeof below);
+  memset(beside, -1, sizeof beside);
+  memset(below, -1, sizeof below);
   memset(factors, 0, sizeof(factor) * (rows + across) * depth); /* beyond m, n and k */
   for (i64 i = 0; i < m; i++)
     for (i64 t = 0; t < k; t++) a[i * depth + t] = laid(L, x[i * k + t], &beside[i]);
@@ -127,6 +127,6 @@ static void field_multiply(int L, i64 m, i64 n, i64 k, const val *x, const val *
       block(depth, across, &p, a + i * depth, b + j, found);
       for (int r = 0; r < ROWS && i + r < m; r++)
         for (int c = 0; c < COLUMNS && j + c < n; c++)
-          sums[(i + r) * n + j + c] = reduced(L, found[r][c]) | beside[i + r] | below[j + c];
+          sums[(i + r) * n + j + c] = reduced(L, found[r][c]) | (beside[i + r] & below[j + c] & WRITTEN);
     }
 }

@@ -172,7 +172,7 @@ void kernels(void ***a, const i64 **l) {}
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_degrees_with_constants_among_them(shape):
-    """Every kind of word in every place: degrees and coefficients up to the largest, constants, zeros, unwritten ones."""
+    """Every kind of word in every place: degrees and coefficients up to the largest, constants, zeros."""
     rows, columns, summed = shape
     library = objects.load((), runtime() + DEGREES)
     rng, literal, most = np.random.default_rng(3), 1 << 30, (1 << 30) - 1
