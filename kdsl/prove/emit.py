@@ -24,6 +24,9 @@ INDEX = "v_"  # before the name of an index: of a block's variable, or of memory
 SLOT = "slot"  # what a task finds indices from, which is none
 STEP = "_step"  # the sblock of one step: what the task holds is traced when a step begins
 REDUCE = 2  # IterVar.CommReduce
+SYMBOL = "KERNEL"
+# its literals, and the numbers of its first message and trace: the text says nothing of the kernels around it
+PARAMETERS = "void **a, const i64 *lengths, const val *LIT, int message, int traced"
 
 
 @define
@@ -41,7 +44,7 @@ class Emitter(ProductText):
     held: list = field(factory=list)  # buffers of the blocks around this one
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
 
-    def function(self, func, symbol: str) -> str:
+    def function(self, func) -> str:
         self.parameters = {hash(param) for param in func.params}
         for position, param in enumerate(func.params):
             name, buffer = self.name(param), m.kind(param.ty) == "BufferType"
@@ -53,7 +56,7 @@ class Emitter(ProductText):
                 self.put(f"const i64 {name}_length = lengths[{position}];")
         self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
-        return f"void {symbol}(void **a, const i64 *lengths) {{\n" + "\n".join(self.lines) + "\n}\n"
+        return f"void {SYMBOL}({PARAMETERS}) {{\n" + "\n".join(self.lines) + "\n}\n"
 
     # ---- statements ----
     def statement(self, s) -> None:
@@ -185,7 +188,7 @@ class Emitter(ProductText):
         self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level))
         keys = "".join(f", {name}" for _, name in outer)
         number = len(self.traced) - 1
-        self.put(f"if (tracing) record({self.name(buffer)}, {count}, @T{number}@, {len(outer)}{keys});")
+        self.put(f"if (tracing) record({self.name(buffer)}, {count}, traced + {number}, {len(outer)}{keys});")
 
     def _while(self, s) -> None:
         self.scoped(f"while ({self.integer(s.condition)}) {{", lambda: self.statement(s.body))
@@ -285,13 +288,11 @@ def _mentions(e, variable) -> bool:
     )
 
 
-def emit(
-    func, inference: Inference, events: list[int], symbol: str, plain: bool = False
-) -> tuple[str, Emitter]:
-    """The C text of a function, and the emitter with what the text refers to; `events` are those of the
+def emit(func, inference: Inference, events: list[int], plain: bool = False) -> tuple[str, Emitter]:
+    """The C text of a function named SYMBOL, and the emitter with what the text refers to; `events` are those of the
     inference on this function."""
     emitter = Emitter(inference, events=iter(events), plain=plain)
-    return emitter.function(func, symbol), emitter
+    return emitter.function(func), emitter
 
 
 _STATEMENTS = {

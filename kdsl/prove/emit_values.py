@@ -218,7 +218,7 @@ class ValueText:
         checked = [
             text
             if m.kind(d) == "IntImm" and found is not None and found[0] >= 0 and found[1] < int(d.value)
-            else f"at({text}, {self.integer(d)}, @M{len(self.messages) - 1}@)"
+            else f"at({text}, {self.integer(d)}, message + {len(self.messages) - 1})"
             for (text, found), d in zip(indices, buffer.shape, strict=False)
         ]
         if hash(buffer) in self.parameters and len(buffer.strides):  # the strides of the call
@@ -231,7 +231,7 @@ class ValueText:
                 flat = c if flat == "0LL" else plus(f"({flat}) * {self.integer(extent)}", c)
         name = self.used(buffer)
         if hash(buffer) in self.parameters:  # strides that do not fit the shape may lead out of the storage
-            flat = f"at({flat}, {name}_length, @M{len(self.messages) - 1}@)"
+            flat = f"at({flat}, {name}_length, message + {len(self.messages) - 1})"
         return f"{name}[{flat}]"
 
 

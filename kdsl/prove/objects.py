@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,9 +20,12 @@ FLAGS = ("-x", "c", "-std=gnu17", "-fPIC", "-fvisibility=hidden", "-fno-builtin"
 LIGHT = ("-Og",)  # of programs: `-O1` takes twice as long to compile and runs no faster
 HEAVY = ("-O2",)  # of what all programs call
 GCC = ("-fira-region=one",)  # half the compilation of long functions
-KEPT = 200  # object files in the cache folder; the oldest go first
-BUILDING = threading.Lock()  # of the table below
+CORES = 2
+KEPT = 600  # files in the cache folder, objects of kernels and libraries; the oldest go first
+BUILDING = threading.Lock()  # of the tables below
 _locks: dict[str, threading.Lock] = {}  # one for each text: two threads that want it compile it once
+_begun: dict[tuple[str, tuple[str, ...]], Future] = {}
+_meanwhile = ThreadPoolExecutor(1)
 
 
 @lru_cache(maxsize=256)
@@ -42,7 +45,7 @@ def image(parts: tuple[str, ...], runtime: str) -> bytes:
 
     def linked(folder: Path) -> None:
         texts = [(part, LIGHT) for part in parts] + [(runtime, HEAVY)] * bool(runtime)
-        with ThreadPoolExecutor(len(texts)) as workers:
+        with ThreadPoolExecutor(CORES) as workers:
             objects = list(workers.map(lambda each: object_of(*each), texts))
         names = [f"part{number}.o" for number in range(len(objects))]
         for name, content in zip(names, objects, strict=True):
@@ -53,45 +56,55 @@ def image(parts: tuple[str, ...], runtime: str) -> bytes:
     return _once(cache.digest("library", *parts, runtime, compiler.name, compiler.version, *flags), linked)
 
 
-def begin(runtime: str) -> None:
-    """Have the runtime's object made meanwhile. What goes wrong is told where it is asked for."""
-
-    def made() -> None:
-        with contextlib.suppress(cc.ToolMissing, cc.CompilerFailed, OSError):
-            object_of(runtime, HEAVY)
-
-    threading.Thread(target=made, daemon=True).start()
+def begin(text: str, level: tuple[str, ...] = LIGHT) -> None:
+    """Have a text compiled meanwhile, one after the other: another core is at work with what comes next. What goes
+    wrong is told where the object is asked for."""
+    with BUILDING:
+        if (text, level) not in _begun:
+            _begun[text, level] = _meanwhile.submit(_compiled, text, level)
 
 
-def object_of(text: str, level: tuple[str, ...]) -> bytes:
+def forget() -> None:
+    """Begin no more of what was asked for: nobody waits for it."""
+    with BUILDING:
+        for future in _begun.values():
+            future.cancel()
+        _begun.clear()
+
+
+def object_of(text: str, level: tuple[str, ...] = LIGHT) -> bytes:
     """One C text compiled, as a file's content."""
+    with BUILDING:
+        future = _begun.pop((text, level), None)
+    return _compiled(text, level) if future is None or future.cancel() else future.result()
+
+
+def _compiled(text: str, level: tuple[str, ...]) -> bytes:
     compiler = cc.find()
     flags = (*level, *_flags(compiler))
 
-    def compiled(folder: Path) -> None:
+    def make(folder: Path) -> None:
         (folder / "text.c").write_text(text, encoding="utf-8")
         _run(compiler, [*flags, "text.c"], folder)
 
-    key = cache.digest("object", text, compiler.name, compiler.version, *flags)
-    return _once(key, compiled, keep=level == HEAVY)
+    return _once(cache.digest("object", text, compiler.name, compiler.version, *flags), make)
 
 
 def _flags(compiler: cc.CCompiler) -> tuple[str, ...]:
     return (*FLAGS, *(() if "clang" in compiler.version.lower() else GCC))
 
 
-def _once(key: str, make: Callable[[Path], None], keep: bool = True) -> bytes:
-    """What `make` leaves in a folder as `out`, from the cache if it is there; kept there if asked for."""
+def _once(key: str, make: Callable[[Path], None]) -> bytes:
+    """What `make` leaves in a folder as `out`, from the cache if it is there."""
     with BUILDING:
         lock = _locks.setdefault(key, threading.Lock())
     with lock:
-        content = _stored(key) if keep else None
+        content = _stored(key)
         if content is None:
             with tempfile.TemporaryDirectory(prefix="kdsl-prove-") as folder:
                 make(Path(folder))
                 content = Path(folder, "out").read_bytes()
-            if keep:
-                _store(key, content)
+            _store(key, content)
     return content
 
 

@@ -1,6 +1,6 @@
 /* The operations of a program's text: over the fields, or over degrees. */
 static int degrees;
-val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS], *LIT;
+val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS], *literal_values;
 
 #define ONE_OF(field, degree) return degrees ? of_word(degree) : field
 val add(int L, val a, val b) { ONE_OF(field_add(L, a, b), degree_add(word(a), word(b))); }
@@ -43,13 +43,16 @@ void record(const val *data, i64 n, int number, int keys, ...) { /* of the first
   for (i64 i = 0; i < n; i++) trace_put(data[i][0] ^ WRITTEN);
 }
 
-static void room_for_literals(int count) { free(LIT); LIT = malloc(sizeof(val) * (count + 1)); }
+static void room_for_literals(int count) {
+  free(literal_values);
+  literal_values = malloc(sizeof(val) * (count + 1));
+}
 
 EXPORT void setup_degree(int count, const u32 *literals) {
   degrees = 1; exponents = 0;
   for (int L = 0; L < LEVELS; L++) ONE[L] = LN2[L] = LOG2E[L] = of_word(degree(0, 1, LITERAL));
   room_for_literals(count);
-  for (int i = 0; i < count; i++) LIT[i] = of_word(degree(0, literals[i], LITERAL));
+  for (int i = 0; i < count; i++) literal_values[i] = of_word(degree(0, literals[i], LITERAL));
 }
 EXPORT u32 largest_exponent(void) { return exponents; }
 
@@ -79,7 +82,7 @@ EXPORT void setup_field(int depth, const val *p, const val *w, const val *ln2, c
     }
   }
   room_for_literals(count);
-  for (int i = 0; i < count; i++) LIT[i] = enter(levels[i], literals[i] | WRITTEN);
+  for (int i = 0; i < count; i++) literal_values[i] = enter(levels[i], literals[i] | WRITTEN);
 }
 /* From and to elements as Python has them: bit 31 marks what is unwritten. */
 EXPORT void to_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = enter(L, x[i] ^ WRITTEN); }

@@ -35,8 +35,8 @@ static val *new_val(i64 n) {
   return p;
 }
 static void record(const val *data, i64 n, int number, int keys, ...) {}
-static val LIT[LIT_COUNT + 1];
+static val literal_values[LIT_COUNT + 1];
 EXPORT void setup(const double *literals) {
   for (int L = 0; L < LEVELS; L++) { ONE[L] = 1; LN2[L] = 0.693147180559945309; LOG2E[L] = 1.442695040888963407; }
-  for (int i = 0; i < LIT_COUNT; i++) LIT[i] = literals[i];
+  for (int i = 0; i < LIT_COUNT; i++) literal_values[i] = literals[i];
 }

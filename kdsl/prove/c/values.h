@@ -3,7 +3,7 @@
 #define WIDTH 4
 typedef u32 val __attribute__((vector_size(4 * WIDTH), aligned(4)));
 
-extern val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS], *LIT;
+extern val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS], *literal_values;
 
 val add(int L, val a, val b);
 val sub(int L, val a, val b);
