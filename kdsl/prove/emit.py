@@ -34,7 +34,7 @@ class Emitter(ProductText):
     """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it
     can log."""
 
-    traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int]] = field(factory=list)
+    traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int, bool, str | None]] = field(factory=list)
     plain: bool = False
     task: object = None  # the innermost of the thread loops that hold the whole function
     loop: object = None  # the innermost loop here
@@ -135,7 +135,7 @@ class Emitter(ProductText):
             )
         if str(block.name_hint).endswith(STEP):
             for buffer in self.held:
-                self._trace(buffer, self.outer)
+                self._trace(buffer, self.outer, begins=True)
         for buffer in block.alloc_buffers:
             self.allocate(buffer)
             if str(buffer.name).startswith(INDEX) and not m.is_float(buffer.dtype):
@@ -177,7 +177,7 @@ class Emitter(ProductText):
         self.put(f"{kind} *{self.name(buffer)} = new_{kind}({count});")
         self.made_here.append(self.name(buffer))
 
-    def _trace(self, buffer, outer) -> None:
+    def _trace(self, buffer, outer, begins: bool = False) -> None:
         shape = [int(d.value) for d in buffer.shape if m.kind(d) == "IntImm"]
         if not m.is_float(buffer.dtype) or len(shape) != len(buffer.shape):
             return
@@ -185,7 +185,8 @@ class Emitter(ProductText):
         for extent in shape:
             count *= extent
         level = self.level_of(buffer)
-        self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level))
+        writer = None if begins else self.writers.get(hash(self.root(buffer)))
+        self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level, begins, writer))
         keys = "".join(f", {name}" for _, name in outer)
         number = len(self.traced) - 1
         self.put(f"if (tracing) record({self.name(buffer)}, {count}, traced + {number}, {len(outer)}{keys});")
@@ -203,7 +204,7 @@ class Emitter(ProductText):
         if m.is_float(s.buffer.dtype):
             after = next(self.events)
             value = self.value(s.value, self.inference.levels.level(after))
-            self.held_levels[hash(self.root(s.buffer))] = after
+            self.wrote(s.buffer, after)
         else:
             value = self.integer(s.value)
         self.put(f"{place} = {value};")

@@ -57,7 +57,7 @@ class ProductText(ValueText):
             self._over(p, (*p.rows, *p.columns), lambda number: self._added(p, level, f"{sums}[{number}]"))
 
         self.scoped("{", body)
-        self.held_levels[hash(self.root(p.store.buffer))] = after
+        self.wrote(p.store.buffer, after)
         self.stage = stage
 
     def _laid(self, p: Product, level: int, into: str, first, second, e) -> None:

@@ -28,6 +28,7 @@ class ValueText:
     inference: Inference
     events: Iterator[int]  # the level unknowns of allocations and stores, as the inference met them
     held_levels: dict[int, int] = field(factory=dict)  # of each buffer's tensor here
+    writers: dict[int, str | None] = field(factory=dict)  # the stage that wrote last to each
     names: dict[int, str] = field(factory=dict)  # those in scope
     named: int = 0
     parameters: set[int] = field(factory=set)
@@ -55,6 +56,11 @@ class ValueText:
         key = hash(self.root(variable))
         unknown = self.held_levels.get(key)
         return self.inference.levels.level(self.inference.variable(variable) if unknown is None else unknown)
+
+    def wrote(self, buffer, level: int) -> None:
+        """A stage has written to a buffer: what it holds is of this level unknown now, and that stage's tensor."""
+        key = hash(self.root(buffer))
+        self.held_levels[key], self.writers[key] = level, self.stage
 
     def used(self, variable) -> str:
         """The C name of a variable or buffer that was defined before, around here."""

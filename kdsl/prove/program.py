@@ -58,13 +58,16 @@ class Function:
 
 @frozen
 class Traced:
-    """A buffer whose contents the program can log: its kernel, the indices in scope, its shape and level."""
+    """A buffer whose contents the program can log: its kernel, the indices in scope, its shape and level, whether that
+    is as a step begins, in place of when its block is left, and the stage that wrote to it last."""
 
     kernel: str
     tensor: str
     indices: tuple[str, ...]
     shape: tuple[int, ...]
     level: int
+    begins: bool = False
+    writer: str | None = None
 
 
 @frozen

@@ -42,7 +42,10 @@ def one_by_one(functions, pins):
     return Program.of(each(), pins, names=names, made=early.append), early, seen
 
 
-@pytest.mark.parametrize(("rule", "target"), [("mma_few_heads", "sm_90a"), ("cpu_split", "cpu"), ("lane_columns", "sm_80")])
+POINTS = [("mma_few_heads", "sm_90a"), ("cpu_split", "cpu"), ("lane_columns", "sm_80")]
+
+
+@pytest.mark.parametrize(("rule", "target"), POINTS)
 def test_the_texts_are_those_of_the_whole_program(rule, target):
     lowering = lowering_of(rule, target)
     functions, pins = scheduled_functions(lowering), pins_of(lowering.plan)
