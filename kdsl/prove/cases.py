@@ -68,8 +68,8 @@ def chunk_cases(chunk: int, tokens: int | None = None, runs: int = 1) -> Iterato
     if tokens is None:
         exact = {"B": 2, "T": 2 * chunk, "H": 1, "HV": 1, "N": 2}
         yield Case("two rows that end with their chunk", exact, ("initial_state",))
-        # a chunk too many would take the workspace of the sequence behind it; whatever cu_seqlens holds, nothing outside
-        # a tensor is touched
+        # a chunk too many would take the workspace of the sequence behind it; whatever cu_seqlens holds, nothing
+        # outside a tensor is touched
         ends = tuple(int(x) for x in np.cumsum((0, chunk - 1, 1, chunk, chunk - 1, 3)))
         cu = (*ends, ends[-1] + 2, ends[-1] + chunk + 5, ends[-1] + 2 * chunk)
         full = {"B": 1, "T": ends[-1], "H": 1, "HV": 1, "N": len(cu) - 1}

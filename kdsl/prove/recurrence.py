@@ -119,7 +119,8 @@ def chunk_forward(a: Mapping[str, Value], call: Call) -> Pieces:
     tokens, cu = Tokens.of(a, call), call.integers.get("cu_seqlens")
     pieces: Pieces = {"o": [], "final_state": []}
     for n in range(sizes["N"]):
-        row, first, last = (n, 0, sizes["T"]) if cu is None else (0, *(min(end, sizes["T"]) for end in cu[n : n + 2]))
+        row, *ends = (n, 0, sizes["T"]) if cu is None else (0, cu[n], cu[n + 1])
+        first, last = (min(end, sizes["T"]) for end in ends)
         state = a["initial_state"][n] if "initial_state" in a else _zeros(a, call)
         for t in range(first, last):
             state, o = step(state, tokens, (row, t))
