@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from kdsl.lower.cuda import CudaSource, lower_cuda
@@ -32,7 +33,19 @@ class Lowering:
     @cached_property
     def scheduled(self) -> tuple[ScheduledKernel, ...]:
         """Raises StepRefused on a step that TVM refuses."""
-        return tuple(schedule_kernel(f, k) for f, k in zip(self.functions, self.plan.kernels))
+        return tuple(self.as_scheduled())
+
+    def as_scheduled(self) -> Iterator[ScheduledKernel]:
+        """The scheduled kernels, each as soon as it is there; all together are `scheduled` from then on."""
+        made = self.__dict__.get("scheduled")
+        if made is not None:
+            yield from made
+            return
+        found = []
+        for function, kernel in zip(self.functions, self.plan.kernels):
+            found.append(schedule_kernel(function, kernel))
+            yield found[-1]
+        self.__dict__["scheduled"] = tuple(found)
 
     @cached_property
     def apart(self) -> Lowering:

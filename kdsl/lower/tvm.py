@@ -77,11 +77,19 @@ with _without_torch():
         op,
     )
     from tvm_ffi import structural_equal, structural_map, structural_walk
+    from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
+
+
+def deep_copy(node):
+    """A node with everything it is made of anew. (`load_json` would first look for texts of older versions, which takes
+    ten times as long.)"""
+    return from_json_graph_str(to_json_graph_str(node))
+
 
 __all__ = [
     "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr",
     "For", "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
     "ScheduleError", "SeqStmt", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget", "Var",
-    "assert_structural_equal", "check_versions", "decl_buffer", "load_json", "op", "s_tir", "s_transform",
+    "assert_structural_equal", "check_versions", "decl_buffer", "deep_copy", "load_json", "op", "s_tir", "s_transform",
     "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform", "tirx", "tvm",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ verdict.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from kdsl.prove.proof import BOUND
 
@@ -38,6 +39,18 @@ def trials_for(bound: float, wanted: float = BOUND) -> int:
     if bound >= 0.5:
         return MOST_TRIALS
     return min(MOST_TRIALS, max(1, math.ceil(math.log(wanted) / math.log(bound))))
+
+
+def trials_of_all(bounds: Sequence[float], least: int, wanted: float = BOUND) -> list[int]:
+    """How many trials each of some calls has, `least` or more, so that the chances of all together stay below
+    `wanted`: one more where most of what is left is, until they do."""
+    counts = [least] * len(bounds)
+    while True:
+        left = [b**c for b, c in zip(bounds, counts, strict=True)]
+        most = left.index(max(left))
+        if sum(left) <= wanted or counts[most] == MOST_TRIALS:
+            return counts
+        counts[most] += 1
 
 
 def assumptions_of(tower_depth: int, random_functions: bool) -> tuple[str, ...]:

@@ -68,10 +68,13 @@ def chunk_cases(chunk: int, tokens: int | None = None, runs: int = 1) -> Iterato
     if tokens is None:
         exact = {"B": 2, "T": 2 * chunk, "H": 1, "HV": 1, "N": 2}
         yield Case("two rows that end with their chunk", exact, ("initial_state",))
-        # a chunk too many would take the workspace of the sequence behind it
+        # a chunk too many would take the workspace of the sequence behind it; whatever cu_seqlens holds, nothing
+        # outside a tensor is touched
         ends = tuple(int(x) for x in np.cumsum((0, chunk - 1, 1, chunk, chunk - 1, 3)))
-        full = {"B": 1, "T": ends[-1], "H": 1, "HV": 1, "N": len(ends) - 1}
-        yield Case("packed sequences that fill their chunks, or all but a token", full, integers={"cu_seqlens": ends})
+        cu = (*ends, ends[-1] + 2, ends[-1] + chunk + 5, ends[-1] + 2 * chunk)
+        full = {"B": 1, "T": ends[-1], "H": 1, "HV": 1, "N": len(cu) - 1}
+        name = "packed sequences that fill their chunks, or all but a token, and three behind the end"
+        yield Case(name, full, integers={"cu_seqlens": cu})
     yield Case("no token", {"B": 1, "T": 0, "H": 1, "HV": 1, "N": 1})
 
 

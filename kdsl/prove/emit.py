@@ -1,6 +1,6 @@
 """TIR to C, over any algebra of values.
 
-Floats are `val`, whose operations `field.h` gives (elements with a taint bit) or `degree.h` (degrees).
+Floats are `val`, whose operations `values.h` declares: over elements with a taint bit, or over degrees.
 Integers are 64-bit and concrete. Thread, vector and parallel loops run in either order; every index is
 checked; buffers are made afresh, unwritten, at each entry of their block; when a block is left, or a step
 begins, what its buffers hold can be traced.
@@ -11,9 +11,11 @@ from __future__ import annotations
 from attrs import define, field
 
 from kdsl.prove import meaning as m
-from kdsl.prove.emit_values import ValueText
+from kdsl.prove.emit_products import ProductText, values_of
+from kdsl.prove.emit_values import plus
 from kdsl.prove.intrinsics import description_of
 from kdsl.prove.levels import Inference
+from kdsl.prove.products import product_of
 from kdsl.prove.refusal import NoMeaning, shortened
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREADS = range(5)
@@ -22,16 +24,17 @@ INDEX = "v_"  # before the name of an index: of a block's variable, or of memory
 SLOT = "slot"  # what a task finds indices from, which is none
 STEP = "_step"  # the sblock of one step: what the task holds is traced when a step begins
 REDUCE = 2  # IterVar.CommReduce
+SYMBOL = "KERNEL"
+# its literals, and the numbers of its first message and trace: the text says nothing of the kernels around it
+PARAMETERS = "void **a, const i64 *lengths, const val *LIT, int message, int traced"
 
 
 @define
-class Emitter(ValueText):
+class Emitter(ProductText):
     """C of one function. `messages` are the faults it can report, `traced` the buffers whose contents it
     can log."""
 
-    lines: list[str] = field(factory=list)
-    depth: int = 1
-    traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int]] = field(factory=list)
+    traced: list[tuple[str, tuple[str, ...], tuple[int, ...], int, bool, str | None]] = field(factory=list)
     plain: bool = False
     task: object = None  # the innermost of the thread loops that hold the whole function
     loop: object = None  # the innermost loop here
@@ -41,10 +44,7 @@ class Emitter(ValueText):
     held: list = field(factory=list)  # buffers of the blocks around this one
     outer: list[tuple[str, str]] = field(factory=list)  # block variables in scope: index name, C name
 
-    def put(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    def function(self, func, symbol: str) -> str:
+    def function(self, func) -> str:
         self.parameters = {hash(param) for param in func.params}
         for position, param in enumerate(func.params):
             name, buffer = self.name(param), m.kind(param.ty) == "BufferType"
@@ -56,7 +56,7 @@ class Emitter(ValueText):
                 self.put(f"const i64 {name}_length = lengths[{position}];")
         self.task = task_loop(func.body, self.plain)
         self.statement(func.body)
-        return f"static void {symbol}(void **a, const i64 *lengths) {{\n" + "\n".join(self.lines) + "\n}\n"
+        return f"void {SYMBOL}({PARAMETERS}) {{\n" + "\n".join(self.lines) + "\n}\n"
 
     # ---- statements ----
     def statement(self, s) -> None:
@@ -66,15 +66,6 @@ class Emitter(ValueText):
                 f"no meaning for the statement {m.kind(s)}", shortened(s), self.stage, m.REMEDY_TABLE
             )
         method(self, s)
-
-    def scoped(self, head: str, body, tail: str = "}") -> None:
-        around = dict(self.names), dict(self.known)
-        self.put(head)
-        self.depth += 1
-        body()
-        self.depth -= 1
-        self.put(tail)
-        self.names, self.known = around
 
     def _sequence(self, s) -> None:
         def body():
@@ -90,18 +81,17 @@ class Emitter(ValueText):
     def _loop(self, s) -> None:
         if getattr(s, "step", None) is not None and str(s.step) != "1":
             raise NoMeaning("a loop with a step", shortened(s, 80), self.stage, "split the loop instead")
-        extent, first = self.integer(s.extent), self.integer(s.min)
-        v = self.name(s.loop_var)
-        backwards = int(s.kind) in FREE_ORDER and not _accumulates_along(s)
-        value = f"(reverse ? {v}_n - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
-        self.put(f"for (i64 {v}_i = 0, {v}_n = {extent}; {v}_i < {v}_n; {v}_i++)")
-        head = f"{{ i64 {v} = {first} + {value}; (void){v};"
+        product = product_of(s, self.root, self.parameters)
+        if product is not None:
+            self.product(product)
+            return
+        head = self._head(s, int(s.kind) in FREE_ORDER and not _accumulates_along(s))
         enclosing, self.loop = self.loop, s
         if s.same_as(self.task):
             self.of_task = len(self.made_here)
 
         def body():
-            self.learn(s.loop_var, _values(s.min, s.extent))
+            self.learn(s.loop_var, values_of(s.min, s.extent))
             self.statement(s.body)
 
         self.scoped(head, body)
@@ -109,6 +99,21 @@ class Emitter(ValueText):
         self.names.pop(hash(s.loop_var), None)
         if s.same_as(self.task) and self.leaves:
             self.lines[-1] = "  " * self.depth + "leave:; }"
+
+    def _head(self, s, backwards: bool) -> str:
+        """The head of a loop, which may run backwards, and the name of its variable: the number itself where it is
+        known."""
+        extent, first = self.integer(s.extent), self.integer(s.min)
+        if extent == "1LL" and m.kind(s.min) == "IntImm":
+            self.names[hash(s.loop_var)] = first
+            return "{"
+        v = self.name(s.loop_var)
+        count, begin = extent, f"{v}_i = 0"
+        if m.kind(s.extent) != "IntImm":
+            count, begin = f"{v}_n", f"{v}_n = {extent}, {v}_i = 0"
+        self.put(f"for (i64 {begin}; {v}_i < {count}; {v}_i++)")
+        value = f"(reverse ? {count} - 1 - {v}_i : {v}_i)" if backwards else f"{v}_i"
+        return f"{{ i64 {v} = {plus(first, value)};"
 
     def _block(self, s) -> None:
         block, stage = s.block, self.stage
@@ -120,10 +125,7 @@ class Emitter(ValueText):
     def _block_body(self, s) -> None:
         block, known = s.block, len(self.outer)
         for variable, value in zip(block.iter_vars, s.iter_values, strict=False):
-            text, found = self.bounded(value)
-            name = self.name(variable.var)
-            self.learn(variable.var, found)
-            self.put(f"i64 {name} = {text}; (void){name};")
+            name = self.define(variable.var, value)
             if str(variable.var.name) != SLOT:
                 self.outer.append((str(variable.var.name).removeprefix(INDEX), name))
         for match in block.match_buffers:
@@ -133,7 +135,7 @@ class Emitter(ValueText):
             )
         if str(block.name_hint).endswith(STEP):
             for buffer in self.held:
-                self._trace(buffer, self.outer)
+                self._trace(buffer, self.outer, begins=True)
         for buffer in block.alloc_buffers:
             self.allocate(buffer)
             if str(buffer.name).startswith(INDEX) and not m.is_float(buffer.dtype):
@@ -175,7 +177,7 @@ class Emitter(ValueText):
         self.put(f"{kind} *{self.name(buffer)} = new_{kind}({count});")
         self.made_here.append(self.name(buffer))
 
-    def _trace(self, buffer, outer) -> None:
+    def _trace(self, buffer, outer, begins: bool = False) -> None:
         shape = [int(d.value) for d in buffer.shape if m.kind(d) == "IntImm"]
         if not m.is_float(buffer.dtype) or len(shape) != len(buffer.shape):
             return
@@ -183,10 +185,11 @@ class Emitter(ValueText):
         for extent in shape:
             count *= extent
         level = self.level_of(buffer)
-        self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level))
+        writer = None if begins else self.writers.get(hash(self.root(buffer)))
+        self.traced.append((str(buffer.name), tuple(n for n, _ in outer), tuple(shape), level, begins, writer))
         keys = "".join(f", {name}" for _, name in outer)
         number = len(self.traced) - 1
-        self.put(f"if (tracing) record({self.name(buffer)}, {count}, @T{number}@, {len(outer)}{keys});")
+        self.put(f"if (tracing) record({self.name(buffer)}, {count}, traced + {number}, {len(outer)}{keys});")
 
     def _while(self, s) -> None:
         self.scoped(f"while ({self.integer(s.condition)}) {{", lambda: self.statement(s.body))
@@ -201,7 +204,7 @@ class Emitter(ValueText):
         if m.is_float(s.buffer.dtype):
             after = next(self.events)
             value = self.value(s.value, self.inference.levels.level(after))
-            self.held_levels[hash(self.root(s.buffer))] = after
+            self.wrote(s.buffer, after)
         else:
             value = self.integer(s.value)
         self.put(f"{place} = {value};")
@@ -211,9 +214,7 @@ class Emitter(ValueText):
             value = self.value(s.value, self.level_of(s.var))
             self.put(f"val {self.name(s.var)} = {value};")
         else:
-            value, found = self.bounded(s.value)
-            self.put(f"i64 {self.name(s.var)} = {value};")
-            self.learn(s.var, found)
+            self.define(s.var, s.value)
 
     def _evaluate(self, s) -> None:
         """A thread that leaves ends its task: it must not be inside a loop of the task. A barrier has
@@ -235,18 +236,10 @@ class Emitter(ValueText):
         self.put(f"for (i64 {v}_i = 0, {v}_n = {self.integer(s.value)}; {v}_i < {v}_n; {v}_i++)")
 
         def body():
-            self.learn(s.node.var, _values(0, s.value))
+            self.learn(s.node.var, values_of(0, s.value))
             self.statement(s.body)
 
         self.scoped(f"{{ i64 {v} = reverse ? {v}_n - 1 - {v}_i : {v}_i;", body)
-
-
-def _values(first, extent) -> tuple[int, int] | None:
-    """Of a loop with constant bounds that runs at all."""
-    first, extent = (x if isinstance(x, int) else getattr(x, "value", None) for x in (first, extent))
-    if not isinstance(first, int) or not isinstance(extent, int) or extent < 1:
-        return None
-    return first, first + extent - 1
 
 
 def task_loop(s, plain: bool):
@@ -296,13 +289,11 @@ def _mentions(e, variable) -> bool:
     )
 
 
-def emit(
-    func, inference: Inference, events: list[int], symbol: str, plain: bool = False
-) -> tuple[str, Emitter]:
-    """The C text of a function, and the emitter with what the text refers to; `events` are those of the
+def emit(func, inference: Inference, events: list[int], plain: bool = False) -> tuple[str, Emitter]:
+    """The C text of a function named SYMBOL, and the emitter with what the text refers to; `events` are those of the
     inference on this function."""
     emitter = Emitter(inference, events=iter(events), plain=plain)
-    return emitter.function(func, symbol), emitter
+    return emitter.function(func), emitter
 
 
 _STATEMENTS = {

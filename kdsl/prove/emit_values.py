@@ -28,6 +28,7 @@ class ValueText:
     inference: Inference
     events: Iterator[int]  # the level unknowns of allocations and stores, as the inference met them
     held_levels: dict[int, int] = field(factory=dict)  # of each buffer's tensor here
+    writers: dict[int, str | None] = field(factory=dict)  # the stage that wrote last to each
     names: dict[int, str] = field(factory=dict)  # those in scope
     named: int = 0
     parameters: set[int] = field(factory=set)
@@ -56,6 +57,11 @@ class ValueText:
         unknown = self.held_levels.get(key)
         return self.inference.levels.level(self.inference.variable(variable) if unknown is None else unknown)
 
+    def wrote(self, buffer, level: int) -> None:
+        """A stage has written to a buffer: what it holds is of this level unknown now, and that stage's tensor."""
+        key = hash(self.root(buffer))
+        self.held_levels[key], self.writers[key] = level, self.stage
+
     def used(self, variable) -> str:
         """The C name of a variable or buffer that was defined before, around here."""
         if hash(variable) not in self.names:
@@ -82,6 +88,8 @@ class ValueText:
             return self._by_constant(e, int(e.b.value))
         if k in INTEGER_FUNCTIONS:
             return f"{INTEGER_FUNCTIONS[k]}({self._whole(e.a)}, {self._whole(e.b)})"
+        if k == "Add":
+            return plus(self._whole(e.a), self._whole(e.b))
         if k in INFIX:
             return f"({self._whole(e.a)} {INFIX[k]} {self._whole(e.b)})"
         if k == "Not":
@@ -216,7 +224,7 @@ class ValueText:
         checked = [
             text
             if m.kind(d) == "IntImm" and found is not None and found[0] >= 0 and found[1] < int(d.value)
-            else f"at({text}, {self.integer(d)}, @M{len(self.messages) - 1}@)"
+            else f"at({text}, {self.integer(d)}, message + {len(self.messages) - 1})"
             for (text, found), d in zip(indices, buffer.shape, strict=False)
         ]
         if hash(buffer) in self.parameters and len(buffer.strides):  # the strides of the call
@@ -224,18 +232,22 @@ class ValueText:
                 f"{c} * {self.integer(s)}" for c, s in zip(checked, buffer.strides, strict=False)
             )
         else:
-            flat = "0"
+            flat = "0LL"
             for c, extent in zip(checked, buffer.shape, strict=False):
-                flat = c if flat == "0" else f"({flat}) * {self.integer(extent)} + {c}"
+                flat = c if flat == "0LL" else plus(f"({flat}) * {self.integer(extent)}", c)
         name = self.used(buffer)
         if hash(buffer) in self.parameters:  # strides that do not fit the shape may lead out of the storage
-            flat = f"at({flat}, {name}_length, @M{len(self.messages) - 1}@)"
+            flat = f"at({flat}, {name}_length, message + {len(self.messages) - 1})"
         return f"{name}[{flat}]"
 
 
 def _sum(a: tuple[str, Interval | None], b: tuple[str, Interval | None]) -> tuple[str, Interval | None]:
     found = None if a[1] is None or b[1] is None else PAIRS["Add"](a[1], b[1])
-    return f"({a[0]} + {b[0]})", found
+    return plus(a[0], b[0]), found
+
+
+def plus(a: str, b: str) -> str:
+    return b if a == "0LL" else a if b == "0LL" else f"({a} + {b})"
 
 
 _VALUES = {

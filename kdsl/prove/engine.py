@@ -10,13 +10,14 @@ from attrs import define, field, frozen
 
 from kdsl.prove import meaning as m
 from kdsl.prove import objects
-from kdsl.prove.fields import TAINT, Tower
+from kdsl.prove.fields import Tower
 from kdsl.prove.layout import Layout
-from kdsl.prove.program import Program, Traced
+from kdsl.prove.program import Program, Traced, runtime
 from kdsl.prove.recurrence import Call
 
 INDEX, DIVISION = 1, 2
-WIDTH = 4  # draws that a program runs on at once, as in field.h
+WIDTH = 4  # draws that a program runs on at once, as in values.h
+BESIDE = -1  # the copy of a program that runs over degrees
 
 
 @frozen
@@ -39,11 +40,13 @@ class Storage:
 
     def unused(self, count: int) -> np.ndarray:
         shape = (max(count, 1), self.words) if self.words > 1 else (max(count, 1),)
+        if self.unwritten == 0:
+            return np.zeros(shape, self.dtype)  # memory that costs nothing until it is touched
         return np.full(shape, self.unwritten, self.dtype)
 
 
-FIELD = Storage(np.uint32, TAINT | np.uint32(777), WIDTH)
-DEGREE = Storage(np.uint64, 0)
+FIELD = Storage(np.uint32, 0, WIDTH)
+DEGREE = Storage(np.uint64, 0, 2)
 INDETERMINATE = 1 << 32 | 1  # as degree.h packs it: of degree 1, its coefficient 1
 FLOAT = Storage(np.float64, np.nan)
 
@@ -93,7 +96,7 @@ def run_field(
     """The outcome of each of at most WIDTH draws: a tower, and the logical uint64 arrays of the float inputs that
     are given, and of the scalars (shape ()). Only the first is traced. Threads that run at the same time give
     different numbers as `copy`."""
-    library = objects.load(program.source("field"), program.level, copy)
+    library = objects.load(program.parts, runtime(), copy)
     lanes = [*draws, *[draws[-1]] * (WIDTH - len(draws))]
     _setup_field(library, program, [tower for tower, _ in lanes])
     memory, scalars = _Memory(), {}
@@ -137,18 +140,18 @@ def _after(library, program: Program, situation: Situation, memory: _Memory):
 
 def run_degree(program: Program, situation: Situation) -> tuple[int, int]:
     """The largest degree of an output element, and of an exponent."""
-    library = objects.load(program.source("degree"), program.level)
-    literals = [_linear(value) for value in program.exact_literals] or [0]
-    library.setup(_words(literals))
+    library = objects.load(program.parts, runtime(), BESIDE)
+    literals = [_linear(value) for value in program.exact_literals]
+    library.setup_degree(len(literals), _words(literals))
     memory = _Memory()
     for name, layout in situation.layouts.items():
-        memory.arrays[name] = np.full(layout.length, INDETERMINATE, np.uint64)
-        if name in situation.written and name not in situation.call.given | {"pool"}:
-            memory.arrays[name][:] = 0
-    scalars = {name: np.array([INDETERMINATE], np.uint64) for name in program.levels}
+        memory.arrays[name] = np.zeros((layout.length, DEGREE.words), np.uint64)
+        if name not in situation.written or name in situation.call.given | {"pool"}:
+            memory.arrays[name][:, 0] = INDETERMINATE
+    scalars = {name: np.array([[INDETERMINATE, 0]], np.uint64) for name in program.levels}
     _run(library, program, situation, memory, scalars, DEGREE, False, False)
     degrees = [
-        int(memory.arrays[name][situation.layouts[name].positions].max(initial=0) >> np.uint64(32))
+        int(memory.arrays[name][situation.layouts[name].positions, 0].max(initial=0) >> np.uint64(32))
         for name in situation.written
         if name in situation.layouts
     ]
@@ -160,7 +163,7 @@ def run_float(
     program: Program, situation: Situation, values: Mapping[str, np.ndarray], backwards: bool = False
 ) -> Mapping[str, np.ndarray] | None:
     """The outputs in double precision on ordinary numbers, NaN where never written; None after a fault."""
-    library = objects.load(program.source("float"), program.level)
+    library = objects.load((program.float_text,))
     literals = [float(value) for value in program.exact_literals] or [0.0]
     library.setup((ctypes.c_double * len(literals))(*literals))
     memory = _Memory()
@@ -197,15 +200,17 @@ def _setup_field(library, program: Program, towers: Sequence[Tower]) -> None:
         return _words([number for row in zip(*rows, strict=True) for number in row])
 
     literals = [
-        [tower.literal(literal.value, level) for literal, level in program.literals] or [0] for tower in towers
+        [tower.literal(literal.value, level) for literal, level in program.literals] for tower in towers
     ]
-    library.setup(
+    library.setup_field(
         ctypes.c_int(towers[0].depth),
         lanes([tower.primes for tower in towers]),
         lanes([[*tower.roots, 1] for tower in towers]),
         lanes([[tower.ln2 % p for p in tower.primes] for tower in towers]),
         lanes([tower.log2e for tower in towers]),
         (ctypes.c_uint64 * len(towers))(*[tower.salt for tower in towers]),
+        ctypes.c_int(len(program.literals)),
+        (ctypes.c_int * len(program.literals))(*[level for _, level in program.literals]),
         lanes(literals),
     )
 

@@ -55,10 +55,9 @@ def draw_chain(rng: np.random.Generator, depth: int, bits: int = BITS) -> tuple[
         last = rng.integers(low // step, 2 * low // step, 1 << 14, dtype=np.int64) * step + offset
         last = last[(last >= low - 1) & (last < 2 * low - 1)]
         for prime in SMALL_PRIMES:
-            bad = np.zeros(len(last), bool)
-            for rung in range(depth):
-                bad |= ((last + 1) * (1 << rung) - 1) % prime == 0
-            last = last[~bad]
+            bad = np.zeros(prime, bool)  # by the remainder of the last prime and 1
+            bad[[pow(1 << rung, -1, prime) for rung in range(depth)]] = True  # (r + 1) 2^rung - 1 is divided
+            last = last[~bad[(last + 1) % prime]]
         for r in last.tolist():
             chain = tuple(((r + 1) << rung) - 1 for rung in reversed(range(depth)))
             if all(map(is_prime, chain)):
@@ -116,11 +115,11 @@ class Tower:
         if ("exp", level) not in self.memo:
             p, tables, w = self.primes[level], [], self.roots[level]
             for _ in range(3):
-                powers = [1]
-                for _ in range(LIMB - 1):
-                    powers.append(powers[-1] * w % p)
-                tables.append(np.array(powers, np.uint64))
-                w = powers[-1] * w % p
+                powers = np.ones(1, np.uint64)
+                while len(powers) < LIMB:  # w is to the power of their number
+                    powers = np.concatenate([powers, reduced(powers * np.uint64(w), np.uint64(p))])
+                    w = w * w % p
+                tables.append(powers)
             self.memo["exp", level] = tables
         return self.memo["exp", level]
 

@@ -51,6 +51,12 @@ class Levels:
             return 0
         return from_a - from_b - difference
 
+    def grounded(self) -> bool:
+        """Whether every level so far hangs together with those of the operator's tensors, so that no more can be learnt
+        of any."""
+        ground, _ = self.find(self.ground)
+        return all(self.find(unknown)[0] == ground for unknown in range(len(self.parent)))
+
     def solve(self) -> int:
         """Fix every level; what nothing ties to the operator's tensors goes as low as it can. The depth
         needed."""
@@ -96,7 +102,9 @@ class Inference:
         self._tie(self._port(port), self.levels.ground, level, port)
 
     def _port(self, name: str) -> int:
-        return self.ports.setdefault(name, self.levels.new())
+        if name not in self.ports:
+            self.ports[name] = self.levels.new()
+        return self.ports[name]
 
     def function(self, func, names: dict[int, str]) -> None:
         """`names` gives the shared name of each float parameter by identity."""
@@ -112,7 +120,10 @@ class Inference:
         return buffer
 
     def variable(self, v) -> int:
-        return self.variables.setdefault(hash(self.root(v)), self.levels.new())
+        key = hash(self.root(v))
+        if key not in self.variables:
+            self.variables[key] = self.levels.new()
+        return self.variables[key]
 
     def allocate(self, buffer) -> None:
         """A buffer made here: it holds one tensor after the other, each at its own level."""

@@ -22,9 +22,9 @@ from kdsl.prove.proof import Difference
 from kdsl.prove.prover import Failure, Subject, compare
 
 SCOPE = re.compile(
-    r"_(shared_dyn|shared|local|warp)$"
+    r"_(shared\.dyn|shared|local|warp)$"
 )  # what a schedule adds to the name of a tensor's buffer
-Traces = dict[tuple, Record]  # (tensor, indices in scope) -> what it held
+Traces = dict[tuple, Record]  # (tensor, indices in scope, whether a step begins) -> what it held
 
 
 def located(plan: Plan, subject: Subject, failure: Failure, references: Iterator[Program]) -> Difference:
@@ -65,16 +65,17 @@ def _right(program: Program, subject: Subject, failure: Failure) -> Outcome | No
 def first_difference(
     stages: list[PlannedStage], outcome: Outcome, reference: Outcome, tower: Tower
 ) -> tuple[PlannedStage, Difference] | None:
-    """Step by step in the reference's order, in each step stage by stage."""
+    """Kernel by kernel, in each step by step in the reference's order, in each step stage by stage."""
     order = {stage.tensor: place for place, stage in reversed(list(enumerate(stages)))}
     makers = {stage.tensor: stage for stage in reversed(stages)}
-    ours, theirs = _by_place(outcome.records), _by_place(reference.records)
+    ours, theirs = _by_place(outcome.records, stages), _by_place(reference.records, stages)
+    ran = list(dict.fromkeys(record.traced.kernel for record in outcome.records))
     steps: dict[tuple, list[tuple]] = {}
     for key in theirs:
         if key in ours and key[0] in order:
-            steps.setdefault(key[1], []).append(key)
-    for at in sorted(steps, key=lambda at: (-len(at), at)):
-        for key in sorted(steps[at], key=lambda key: order[key[0]]):
+            steps.setdefault((ran.index(ours[key].traced.kernel), key[1]), []).append(key)
+    for kernel, at in sorted(steps, key=lambda step: (step[0], -len(step[1]), step[1])):
+        for key in sorted(steps[kernel, at], key=lambda key: order[key[0]]):
             found = _differs(ours[key], theirs[key], tower)
             if found is not None:
                 where, expected, got = found
@@ -85,13 +86,22 @@ def first_difference(
     return None
 
 
-def _by_place(records: tuple[Record, ...]) -> Traces:
-    """By tensor and indices in scope; a buffer of a scope without indices, or met twice, keeps its first
-    entry."""
+def _by_place(records: tuple[Record, ...], stages: list[PlannedStage]) -> Traces:
+    """By tensor and indices in scope; a buffer of a scope without indices, or met twice, keeps its first entry. Memory
+    that a plan gives to one tensor after the other holds that of the stage which wrote to it last."""
     found: Traces = {}
     for record in records:
-        found.setdefault((SCOPE.sub("", record.traced.tensor), tuple(sorted(record.at))), record)
+        traced = record.traced
+        stage = _stage_of(stages, traced.writer) if traced.writer else None
+        tensor = SCOPE.sub("", traced.tensor) if stage is None else stage.tensor
+        found.setdefault((tensor, tuple(sorted(record.at)), traced.begins), record)
     return found
+
+
+def _stage_of(stages: list[PlannedStage], block: str) -> PlannedStage | None:
+    """The stage of an sblock, or of what scheduling split off it."""
+    found = [s for s in stages if block == s.name or block.startswith(f"{s.name}_")]
+    return max(found, key=lambda s: len(s.name), default=None)
 
 
 def _differs(ours: Record, theirs: Record, tower: Tower) -> tuple[tuple[int, ...], str, str] | None:

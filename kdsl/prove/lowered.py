@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from attrs import evolve
@@ -12,10 +12,11 @@ from kdsl.lower.lowering import Lowering
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.refusal import PlanRefused
+from kdsl.prove import objects
 from kdsl.prove.cases import MOST, MOST_OTHER, Case, asked, cases_of, past, tried
 from kdsl.prove.locate import located
-from kdsl.prove.memory import recalled, remember
-from kdsl.prove.program import Function, Program
+from kdsl.prove.memory import hint, hint_of, hinted, recalled, remember
+from kdsl.prove.program import SHARED, Function, Program, runtime
 from kdsl.prove.proof import UNKNOWN, Proof
 from kdsl.prove.prover import Failure, Subject, prove_subject
 from kdsl.prove.recurrence import MEANINGS, Call, port_levels
@@ -30,6 +31,12 @@ LINKED = "kernels of one launch are proved one after the other; `kdsl prove --th
 def scheduled_functions(lowering: Lowering) -> list[Function]:
     """The kernels after scheduling, binding and tensorization: where the proof is made."""
     return [Function(k.function.name, _only(k.module), k.function.arguments) for k in lowering.scheduled]
+
+
+def as_scheduled(lowering: Lowering) -> Iterator[Function]:
+    """As `scheduled_functions`, each as soon as it is there."""
+    for k in lowering.as_scheduled():
+        yield Function(k.function.name, _only(k.module), k.function.arguments)
 
 
 def plain_functions(lowering: Lowering) -> list[Function]:
@@ -82,11 +89,28 @@ def prove(
             obstacle=f"operator {plan.operator.name} has no specification",
             remedy=f"give it the last name and the ports of one that has: {', '.join(MEANINGS)}",
         )
-    functions = scheduled_functions(lowering) if scheduled else plain_functions(lowering)
     cases = asked(plan.operator, plan.settings, shape) if shape else cases_of(plan.operator, plan.settings)
-    return prove_functions(
-        plan, functions, cases, trials=trials, seed=seed, progress=progress, fresh=fresh, further=not shape
-    )
+    options = {"trials": trials, "seed": seed, "progress": progress, "fresh": fresh, "further": not shape}
+    if not scheduled:
+        return prove_functions(plan, plain_functions(lowering), cases, **options)
+    key = hint_of(name, plan, cases, trials)
+    compiled = fresh or seed is not None or not hinted(key)  # while the next kernel is scheduled
+    if compiled:
+        objects.begin(runtime(), objects.HEAVY)
+    try:
+        proof = prove_functions(
+            plan,
+            as_scheduled(lowering),
+            cases,
+            names={a.name for f in lowering.functions for a in f.arguments if a.kind in SHARED},
+            made=objects.begin if compiled else None,
+            **options,
+        )
+    finally:
+        objects.forget()
+    if proof.proved:
+        hint(key)
+    return proof
 
 
 def unknown(plan: Plan, obstacle: NoMeaning) -> Proof:
@@ -102,7 +126,7 @@ def unknown(plan: Plan, obstacle: NoMeaning) -> Proof:
 
 def prove_functions(
     plan: Plan,
-    functions: list[Function],
+    functions: Iterable[Function],
     cases: tuple[Case, ...],
     *,
     trials: int | None = None,
@@ -110,14 +134,16 @@ def prove_functions(
     progress: Callable[[str], None] | None = None,
     fresh: bool = False,
     further: bool = True,
+    names: Collection[str] | None = None,
+    made: Callable[[str], None] | None = None,
 ) -> Proof:
     """As `prove`, for kernels that stand for those of the plan (a mutant, a program made by hand); `further` adds
-    calls past the sizes that the program tells apart."""
+    calls past the sizes that the program tells apart; `names` and `made` as in `Program.of`."""
     name = name_of(plan)
     try:
-        program = Program.of(functions, pins_of(plan))
+        program = Program.of(functions, pins_of(plan), names=names, made=made)
         if further:
-            cases = (*cases, *further_cases(plan, functions, cases))
+            cases = (*cases, *further_cases(plan, program.functions, cases))
     except NoMeaning as obstacle:
         return unknown(plan, obstacle)
     subject = Subject(name, plan.operator, plan.settings, plan.specialization.options, program, cases)
@@ -134,7 +160,7 @@ def prove_functions(
     return proof
 
 
-def further_cases(plan: Plan, functions: list[Function], cases: tuple[Case, ...]) -> Iterator[Case]:
+def further_cases(plan: Plan, functions: Sequence[Function], cases: tuple[Case, ...]) -> Iterator[Case]:
     """A call past each size that the program tells apart. Raises NoMeaning where that is too large a call."""
     found = thresholds(functions, plan.operator.sizes)
     for size, threshold in beyond(found, tried(cases)).items():

@@ -13,11 +13,14 @@ from pathlib import Path
 
 from attrs import asdict
 
+from kdsl.plan.model import Plan
+from kdsl.prove.cases import Case
 from kdsl.prove.proof import FIELD, CaseProof, Proof
 from kdsl.prove.prover import Subject
 from kdsl.source import cache
 
 KIND = "proof"
+HINT = "proved-before"
 
 
 @lru_cache(maxsize=1)
@@ -72,3 +75,18 @@ def remember(subject: Subject, trials: int | None, proof: Proof) -> None:
             "seconds": proof.seconds,
         }
         cache.save(KIND, key_of(subject, trials), json.dumps(document))
+
+
+def hint_of(name: str, plan: Plan, cases: tuple[Case, ...], trials: int | None) -> str:
+    """Of a rule's point that was proved, before anything of it is scheduled. A hint expects its program on record and
+    proves nothing: without it the program is compiled while it is made."""
+    options = sorted((k, str(v)) for k, v in plan.specialization.options.items())
+    return cache.digest("hint", prover_digest(), name, repr(options), repr(cases), repr(trials))
+
+
+def hinted(key: str) -> bool:
+    return cache.load(HINT, key) is not None
+
+
+def hint(key: str) -> None:
+    cache.save(HINT, key, "proved")

@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 
 from attrs import field, frozen
 
 from kdsl.prove import meaning as m
-from kdsl.prove.emit import emit
+from kdsl.prove.emit import PARAMETERS, SYMBOL, Emitter, emit
 from kdsl.prove.intrinsics import intrinsic_of
 from kdsl.prove.levels import Inference
-from kdsl.prove.objects import HEAVY, LIGHT
 
 HEADERS = Path(__file__).with_name("c")
-ALGEBRAS = ("field", "degree")
-SMALL_TENSOR = 32 * 32
+RUNTIME = ("common", "state", "values", "field", "product", "degree", "algebra")
 SHARED = ("tensor", "workspace", "scalar")
+
+
+@lru_cache(maxsize=16)
+def header(name: str) -> str:
+    return (HEADERS / f"{name}.h").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def runtime() -> str:
+    """The C text of what every program calls: both algebras."""
+    return "\n".join(map(header, RUNTIME))
+
+
+def symbol_of(text: str) -> str:
+    """The C name of a kernel: equal texts are one function."""
+    return f"kernel_{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
+def named(text: str) -> str:
+    return text.replace(f"void {SYMBOL}(", f"void {symbol_of(text)}(", 1)
+
+
+def compiled_text(text: str) -> str:
+    """What the compiler is given of a kernel."""
+    return header("common") + header("values") + named(text)
 
 
 @frozen
@@ -36,13 +58,16 @@ class Function:
 
 @frozen
 class Traced:
-    """A buffer whose contents the program can log: its kernel, the indices in scope, its shape and level."""
+    """A buffer whose contents the program can log: its kernel, the indices in scope, its shape and level, whether that
+    is as a step begins, in place of when its block is left, and the stage that wrote to it last."""
 
     kernel: str
     tensor: str
     indices: tuple[str, ...]
     shape: tuple[int, ...]
     level: int
+    begins: bool = False
+    writer: str | None = None
 
 
 @frozen
@@ -53,80 +78,115 @@ class Program:
     """
 
     functions: tuple[Function, ...]
-    body: str = field(repr=False)
-    literals: tuple[tuple[m.Literal, int], ...]
-    messages: tuple[str, ...] = field(repr=False)
-    traced: tuple[Traced, ...] = field(repr=False)
+    texts: tuple[str, ...] = field(repr=False)  # C, one for each function
+    own_literals: tuple[tuple[tuple[m.Literal, int], ...], ...]  # of each function, as the next two
+    own_messages: tuple[tuple[str, ...], ...] = field(repr=False)
+    own_traced: tuple[tuple[Traced, ...], ...] = field(repr=False)
     levels: Mapping[str, int]
     depth: int
     assumptions: tuple[str, ...]
     trusted: tuple[str, ...]
 
     @classmethod
-    def of(cls, functions: Iterable[Function], pins: Mapping[str, int]) -> Program:
+    def of(
+        cls,
+        functions: Iterable[Function],
+        pins: Mapping[str, int],
+        *,
+        names: Collection[str] | None = None,
+        made: Callable[[str], None] | None = None,
+    ) -> Program:
         """Infer and emit. `pins` are the levels that the specification gives to ports and scalars. Raises
-        NoMeaning."""
-        functions = tuple(functions)
+        NoMeaning.
+
+        Where `functions` are made one after the other, `names` are those of what they share, and `made` is given the
+        compiler's text of each as soon as no later one can change it.
+        """
+        if names is None:
+            functions = tuple(functions)
+            names = {a.name for f in functions for a in f.arguments if a.kind in SHARED}
         inference = Inference()
-        used = {a.name for f in functions for a in f.arguments if a.kind in SHARED}
-        for name in sorted(used & set(pins)):
+        for name in sorted(set(names) & set(pins)):
             inference.pin(name, pins[name])
-        events = []
+        events: list[list[int]] = []
+        known: list[Function] = []
+        kernels: list[tuple[str, Emitter]] = []
         for f in functions:
             inference.events = []
             inference.function(f.func, dict(_float_parameters(f)))
+            known.append(f)
             events.append(inference.events)
+            if made is not None and len(kernels) == len(known) - 1 and inference.levels.grounded():
+                inference.levels.solve()
+                kernels.append(emit(f.func, inference, inference.events, f.plain))
+                made(compiled_text(kernels[-1][0]))
         depth = inference.levels.solve()
-        texts, literals, messages, traced = [], [], [], []
-        for number, f in enumerate(functions):
-            text, emitter = emit(f.func, inference, events[number], f"kernel{number}", f.plain)
-            texts.append(_renumbered(text, len(messages), len(traced), emitter.literals, literals))
-            messages += emitter.messages
-            traced += [Traced(f.name, *entry) for entry in emitter.traced]
+        for number in range(len(kernels), len(known)):
+            kernels.append(emit(known[number].func, inference, events[number], known[number].plain))
         levels = {name: inference.levels.level(unknown) for name, unknown in inference.ports.items()}
-        trusted = dict.fromkeys(name for f in functions for name in intrinsics_in(f.func.body))
+        trusted = dict.fromkeys(name for f in known for name in intrinsics_in(f.func.body))
         return cls(
-            functions,
-            "\n".join(texts),
-            tuple(literals),
-            tuple(messages),
-            tuple(traced),
+            tuple(known),
+            tuple(text for text, _ in kernels),
+            tuple(tuple(emitter.literals) for _, emitter in kernels),
+            tuple(tuple(emitter.messages) for _, emitter in kernels),
+            tuple(
+                tuple(Traced(f.name, *entry) for entry in emitter.traced)
+                for f, (_, emitter) in zip(known, kernels, strict=True)
+            ),
             levels,
             max(depth, 1),
             tuple(sorted(inference.assumed)),
             tuple(trusted),
         )
 
-    def source(self, algebra: str) -> str:
-        """The whole C text over `algebra`: "field" or "degree"."""
-        calls = "\n".join(f"  kernel{k}(a[{k}], lengths[{k}]);" for k in range(len(self.functions)))
-        table = ", ".join(str(level) for _, level in self.literals) or "0"
-        return "\n".join(
-            [
-                (HEADERS / "common.h").read_text(encoding="utf-8"),
-                f"#define LIT_COUNT {len(self.literals)}\nstatic const int LIT_LEVEL[] = {{{table}}};",
-                (HEADERS / f"{algebra}.h").read_text(encoding="utf-8"),
-                self.body,
-                "EXPORT void run(void ***a, const i64 **lengths, int backwards, int traced, i64 *report) {",
-                "  reverse = backwards; tracing = traced; fault = 0;",
-                calls,
-                "  report[0] = fault; report[1] = fault_message;",
-                "  report[2] = fault_index; report[3] = fault_extent;",
-                "}\n",
-            ]
-        )
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The C texts that make a library with `runtime()`, one for each kernel and one that calls them."""
+        texts = tuple(dict.fromkeys(map(compiled_text, self.texts)))
+        return (header("common") + header("values") + self._calls(), *texts)
+
+    def _calls(self) -> str:
+        """C that declares the kernels and calls them in their order, each with its place among the program's literals,
+        messages and traces."""
+        declared = "".join(f"void {symbol_of(text)}({PARAMETERS});\n" for text in self.texts)
+        lines, places = [], [0, 0, 0]
+        for number, text in enumerate(self.texts):
+            literals, message, traced = places
+            own = f"a[{number}], lengths[{number}], literal_values + {literals}, {message}, {traced}"
+            lines.append(f"  {symbol_of(text)}({own});\n")
+            for at, found in enumerate((self.own_literals, self.own_messages, self.own_traced)):
+                places[at] += len(found[number])
+        return f"{declared}void kernels(void ***a, const i64 **lengths) {{\n{''.join(lines)}}}\n"
+
+    @property
+    def float_text(self) -> str:
+        """One C text of its own, over ordinary numbers."""
+        head = map(header, ("common", "state", "float"))
+        kernels = dict.fromkeys(map(named, self.texts))
+        return "\n".join([f"#define LIT_COUNT {len(self.literals)}", *head, *kernels, self._calls()])
+
+    @cached_property
+    def literals(self) -> tuple[tuple[m.Literal, int], ...]:
+        return tuple(chain.from_iterable(self.own_literals))
+
+    @cached_property
+    def messages(self) -> tuple[str, ...]:
+        return tuple(chain.from_iterable(self.own_messages))
+
+    @cached_property
+    def traced(self) -> tuple[Traced, ...]:
+        return tuple(chain.from_iterable(self.own_traced))
+
+    @cached_property
+    def body(self) -> str:
+        return "\n".join(self.texts)
 
     @cached_property
     def digest(self) -> str:
         """Equal for programs that compute alike: their C text without anything that a trial draws."""
         text = repr((self.body, self.literals, sorted(self.levels.items())))
         return hashlib.sha256(text.encode()).hexdigest()
-
-    @property
-    def level(self) -> tuple[str, ...]:
-        """How much compiling is worth it: little where the tensors of a step are small."""
-        largest = max((math.prod(t.shape) for t in self.traced), default=0)
-        return LIGHT if largest <= SMALL_TENSOR else HEAVY
 
     @cached_property
     def strides(self) -> dict[str, tuple[int | None, ...]]:
@@ -153,18 +213,6 @@ def _float_parameters(f: Function):
         dtype = param.dtype if m.kind(param.ty) == "BufferType" else param.ty.dtype
         if argument.kind in SHARED and m.is_float(dtype):
             yield hash(param), argument.name
-
-
-def _renumbered(text: str, messages: int, traced: int, own: list, literals: list) -> str:
-    """The text of one kernel with its literals, messages and traces numbered across the program."""
-    places = []
-    for entry in own:
-        if entry not in literals:
-            literals.append(entry)
-        places.append(literals.index(entry))
-    text = re.sub(r"\bLIT\[(\d+)\]", lambda found: f"LIT[{places[int(found[1])]}]", text)
-    text = re.sub(r"@M(\d+)@", lambda found: str(int(found[1]) + messages), text)
-    return re.sub(r"@T(\d+)@", lambda found: str(int(found[1]) + traced), text)
 
 
 def intrinsics_in(statement) -> list[str]:

@@ -13,12 +13,12 @@ from attrs import evolve, field, frozen
 
 from kdsl.check.model import Operator
 from kdsl.prove.algebra import Degrees, Elements
-from kdsl.prove.bound import assumptions_of, trial_bound, trials_for
+from kdsl.prove.bound import assumptions_of, trial_bound, trials_of_all
 from kdsl.prove.cases import Case, situation
 from kdsl.prove.engine import WIDTH, Outcome, Situation, run_degree, run_field
 from kdsl.prove.fields import TAINT, Tower
 from kdsl.prove.program import Program
-from kdsl.prove.proof import BOUND, FIELD, REJECTED, CaseProof, Difference, Proof
+from kdsl.prove.proof import FIELD, REJECTED, CaseProof, Difference, Proof
 from kdsl.prove.recurrence import MEANINGS, Pieces, port_levels
 
 SCALARS = ("scale", "lower_bound")
@@ -231,7 +231,7 @@ class Run:
                 return failure
             degrees = self.degrees() if degrees is None else degrees.result()
             bounds = [trial_bound(*degree, self.depth(number)) for number, degree in enumerate(degrees)]
-            needed = [self.trials or trials_for(bound, BOUND / len(numbers)) for bound in bounds]
+            needed = [self.trials] * len(bounds) if self.trials else trials_of_all(bounds, at_once)
             rest = [
                 (number, range(start, min(start + WIDTH, needed[number])))
                 for number in numbers

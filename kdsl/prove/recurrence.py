@@ -113,12 +113,14 @@ def step(state: Value, tokens: Tokens, where: tuple) -> tuple[Value, Value]:
 
 
 def chunk_forward(a: Mapping[str, Value], call: Call) -> Pieces:
-    """o [B, T, HV, V], and final_state [N, HV, K, V] if it is given."""
+    """o [B, T, HV, V], and final_state [N, HV, K, V] if it is given. What of a sequence lies behind the last token is
+    none of it."""
     sizes = call.sizes
     tokens, cu = Tokens.of(a, call), call.integers.get("cu_seqlens")
     pieces: Pieces = {"o": [], "final_state": []}
     for n in range(sizes["N"]):
-        row, first, last = (n, 0, sizes["T"]) if cu is None else (0, cu[n], cu[n + 1])
+        row, *ends = (n, 0, sizes["T"]) if cu is None else (0, cu[n], cu[n + 1])
+        first, last = (min(end, sizes["T"]) for end in ends)
         state = a["initial_state"][n] if "initial_state" in a else _zeros(a, call)
         for t in range(first, last):
             state, o = step(state, tokens, (row, t))

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from kdsl.lower.stir.primitives import PRIMITIVES, Nests
 from kdsl.lower.tir.kernel import KernelFunction
-from kdsl.lower.tvm import Schedule, ScheduleError, Trace, assert_structural_equal, load_json, save_json
+from kdsl.lower.tvm import Schedule, ScheduleError, Trace, assert_structural_equal, deep_copy
 from kdsl.plan.model import KernelPlan
 from kdsl.plan.steps import Step
 from kdsl.source.diagnostic import Diagnostic
@@ -108,7 +108,7 @@ def plain(value):
 
 def fresh_schedule(function: KernelFunction) -> Schedule:
     """A schedule over a deep copy: some primitives change the function they are given in place."""
-    return Schedule(load_json(save_json(function.func)), error_render_level="fast")
+    return Schedule(deep_copy(function.func), error_render_level="fast")
 
 
 def schedule_kernel(function: KernelFunction, kernel: KernelPlan) -> ScheduledKernel:

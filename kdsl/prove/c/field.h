@@ -1,18 +1,15 @@
-/* Field elements in Montgomery form (Montgomery 1985), below 2^31; bit 31: fed by something never written. A `val` has
-   WIDTH of them, one for each of the trials that run at once: indices and branches look at no value, so the trials
+/* Field elements in Montgomery form (Montgomery 1985), below 2^31; bit 31: everything that feeds it was written, so that
+   memory of zeros, which costs nothing until it is touched, is memory that nobody wrote. A `val` has WIDTH of them, one for each of the trials that run at once: indices and branches look at no value, so the trials
    differ in their numbers alone. Each has primes of its own. */
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#define WIDTH 4
-typedef u32 val __attribute__((vector_size(4 * WIDTH), aligned(4)));
 typedef int32_t sign __attribute__((vector_size(4 * WIDTH), aligned(4)));
-#define TAINT 0x80000000u
+#define WRITTEN 0x80000000u
 #define BITS 0x7fffffffu
 
 static struct { val p, inverse, square; } F[LEVELS]; /* p; -1/p mod 2^32; 2^64 mod p */
 static u64 salt[WIDTH];
-static val ONE[LEVELS], LN2[LEVELS], LOG2E[LEVELS];
 static u32 TABLE[LEVELS][3][WIDTH][2048];
 
 INLINE val wrapped(val x, val p) { return x + (p & (val)((sign)x >> 31)); } /* x, and p more where it is negative */
@@ -39,33 +36,31 @@ INLINE val product(int L, val a, val b) {
 }
 #endif
 INLINE val times(int L, val a, val b) { return wrapped(product(L, a, b) - F[L].p, F[L].p); } /* without bit 31 */
-INLINE val enter(int L, val x) { return times(L, x & BITS, F[L].square) | (x & TAINT); }
+INLINE val enter(int L, val x) { return times(L, x & BITS, F[L].square) | (x & WRITTEN); }
 INLINE val plain(int L, val x) { return times(L, x & BITS, (val){} + 1); }
 
-INLINE val sub(int L, val a, val b) { return wrapped((a & BITS) - (b & BITS), F[L].p) | ((a | b) & TAINT); }
-INLINE val add(int L, val a, val b) {
-  return wrapped((a & BITS) - (F[L].p - (b & BITS)), F[L].p) | ((a | b) & TAINT);
+INLINE val field_sub(int L, val a, val b) { return wrapped((a & BITS) - (b & BITS), F[L].p) | (a & b & WRITTEN); }
+INLINE val field_add(int L, val a, val b) {
+  return wrapped((a & BITS) - (F[L].p - (b & BITS)), F[L].p) | (a & b & WRITTEN);
 }
-INLINE val mul(int L, val a, val b) { return times(L, a & BITS, b & BITS) | ((a | b) & TAINT); }
-INLINE val negate(int L, val a) { return sub(L, (val){}, a); }
-INLINE val square(int L, val a) { return mul(L, a, a); }
+INLINE val field_mul(int L, val a, val b) { return times(L, a & BITS, b & BITS) | (a & b & WRITTEN); }
+INLINE val field_negate(int L, val a) { return field_sub(L, (val){} + WRITTEN, a); }
 static val inverse_(int L, val a) {
-  val r = ONE[L], taint = a & TAINT, e = F[L].p - 2;
+  val r = ONE[L] & BITS, written = a & WRITTEN, e = F[L].p - 2;
+  for (int t = 0; t < WIDTH; t++) if (a[t] == WRITTEN && !fault) fault = 2; /* zero; what nobody wrote is told by its bit */
   a &= BITS;
-  for (int t = 0; t < WIDTH; t++) if (!a[t] && !fault) fault = 2;
   for (int i = 0; i < 31; i++, a = times(L, a, a)) {
     val bit = (val){} - (e >> i & 1);
     r = (times(L, r, a) & bit) | (r & ~bit);
   }
-  return r | taint;
+  return r | written;
 }
-INLINE val divide(int L, val a, val b) { return mul(L, a, inverse_(L, b)); }
-static val integer(int L, i64 a) {
+INLINE val field_divide(int L, val a, val b) { return field_mul(L, a, inverse_(L, b)); }
+static val field_integer(int L, i64 a) {
   val x;
   for (int t = 0; t < WIDTH; t++) x[t] = floormod(a, F[L].p[t]);
-  return enter(L, x);
+  return enter(L, x | WRITTEN);
 }
-INLINE val choose(i64 c, val a, val b) { return c ? a : b; }
 
 static val random_(int L, u64 tag, int from, val a) {
   val x = plain(from, a);
@@ -76,65 +71,22 @@ static val random_(int L, u64 tag, int from, val a) {
     z ^= z >> 31;
     x[t] = z % (F[L].p[t] - 1) + 1;
   }
-  return enter(L, x) | (a & TAINT);
+  return enter(L, x) | (a & WRITTEN);
 }
-static val sqrt_(int L, val a) { return random_(L, L * 9, L, a); }
-static val log_(int L, int from, val a) { return random_(L, 64 + from * 8 + L, from, a); }
-static val rsqrt_(int L, val a) { return inverse_(L, sqrt_(L, a)); }
-static val exp_(int L, val a) {
+static val field_exp(int L, val a) {
   val x = plain(L + 1, a), low, middle, high;
   for (int t = 0; t < WIDTH; t++) {
     low[t] = TABLE[L][0][t][x[t] & 2047];
     middle[t] = TABLE[L][1][t][x[t] >> 11 & 2047];
     high[t] = TABLE[L][2][t][x[t] >> 22];
   }
-  return times(L, times(L, low, middle), high) | (a & TAINT);
+  return times(L, times(L, low, middle), high) | (a & WRITTEN);
 }
-INLINE val exp2_(int L, val a) { return exp_(L, mul(L + 1, a, LN2[L + 1])); }
-static val sigmoid_(int L, val a) { return inverse_(L, add(L, ONE[L], exp_(L, negate(L + 1, a)))); }
-static val tanh_(int L, val a) {
-  val e = exp_(L, add(L + 1, a, a));
-  return divide(L, sub(L, e, ONE[L]), add(L, e, ONE[L]));
+static val field_sqrt(int L, val a) { return random_(L, L * 9, L, a); }
+static val field_log(int L, int from, val a) { return random_(L, 64 + from * 8 + L, from, a); }
+static val field_rsqrt(int L, val a) { return inverse_(L, field_sqrt(L, a)); }
+static val field_sigmoid(int L, val a) { return inverse_(L, field_add(L, ONE[L], field_exp(L, field_negate(L + 1, a)))); }
+static val field_tanh(int L, val a) {
+  val e = field_exp(L, field_add(L + 1, a, a));
+  return field_divide(L, field_sub(L, e, ONE[L]), field_add(L, e, ONE[L]));
 }
-
-static val *new_val(i64 n) {
-  val *p = malloc(sizeof(val) * (n > 0 ? n : 1));
-  for (i64 i = 0; i < n; i++) p[i] = (val){} + (TAINT | 12345);
-  return p;
-}
-static void record(const val *data, i64 n, int number, int keys, ...) { /* of the first trial */
-  va_list list;
-  trace_put(number); trace_put(keys); trace_put(n);
-  va_start(list, keys);
-  for (int i = 0; i < keys; i++) trace_put(va_arg(list, i64));
-  va_end(list);
-  for (i64 i = 0; i < n; i++) trace_put(data[i][0]);
-}
-
-static val LIT[LIT_COUNT + 1];
-/* primes, roots, ln 2 and its inverses by level, literals in plain form: of each the trials' numbers in a row */
-EXPORT void setup(int depth, const val *p, const val *w, const val *ln2, const val *log2e, const u64 *s, const val *literals) {
-  memcpy(salt, s, sizeof salt);
-  for (int L = 0; L < depth; L++) {
-    val x = (val){} + 1;
-    for (int i = 0; i < 5; i++) x *= 2 - p[L] * x; /* Newton: 1/p mod 2^32 */
-    F[L].p = p[L]; F[L].inverse = -x;
-    for (int t = 0; t < WIDTH; t++) {
-      u64 r = ((u64)1 << 32) % p[L][t];
-      F[L].square[t] = r * r % p[L][t];
-    }
-    ONE[L] = enter(L, (val){} + 1); LN2[L] = enter(L, ln2[L]); LOG2E[L] = enter(L, log2e[L]);
-  }
-  for (int L = 0; L + 1 < depth; L++) {
-    val power = enter(L, w[L]);
-    for (int i = 0; i < 3; i++) {
-      val entry = ONE[L];
-      for (int j = 0; j < 2048; j++, entry = times(L, entry, power))
-        for (int t = 0; t < WIDTH; t++) TABLE[L][i][t][j] = entry[t];
-      power = entry;
-    }
-  }
-  for (int i = 0; i < LIT_COUNT; i++) LIT[i] = enter(LIT_LEVEL[i], literals[i]);
-}
-EXPORT void to_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = enter(L, x[i]); }
-EXPORT void from_field(int L, val *x, i64 n) { for (i64 i = 0; i < n; i++) x[i] = plain(L, x[i]) | (x[i] & TAINT); }

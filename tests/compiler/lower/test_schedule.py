@@ -12,6 +12,7 @@ from kdsl.data import data_root
 from kdsl.driver import plan_of
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.stir.schedule import StepRefused, replay, replays
+from kdsl.lower.tvm import assert_structural_equal, deep_copy, load_json, save_json
 from kdsl.plan.refusal import PlanRefused
 from kdsl.plan.specialize import specialize
 from kdsl.source.render.text import render_text
@@ -31,6 +32,15 @@ def test_the_trace_alone_gives_the_same_tir(name, choices):
         assert replays(kernel)
         assert str(replay(kernel.function, kernel.trace_json).mod) == str(kernel.module)
         assert len(json.loads(kernel.trace_json)[0]) > 20  # instructions, not an empty trace
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_copy_shares_nothing_and_is_what_tvm_reads(name):
+    (function,) = Lowering(plan(shipped(), name, **ON)).functions
+    copy = deep_copy(function.func)
+    assert_structural_equal(copy, function.func)
+    assert_structural_equal(copy, load_json(save_json(function.func)))
+    assert not copy.same_as(function.func) and not copy.body.same_as(function.func.body)
 
 
 def test_a_trace_without_an_instruction_gives_other_tir():

@@ -296,3 +296,10 @@ def test_a_conflict_of_levels_names_the_expression(chunk):
 def test_draws_are_random(chunk):
     first, second = (fields.Tower.draw(np.random.default_rng(seed), 4) for seed in (1, 2))
     assert first.primes != second.primes and first.salt != second.salt
+
+
+def test_lengths_behind_the_last_token(prove_edited):
+    edit = [("max(min(cu_seqlens[n + 1], T) - start(n), 0)", "max(cu_seqlens[n + 1] - start(n), 0)")]
+    proof = prove_edited(CHUNK, edit, {"decay": "pairwise"}, {}, trials=1)
+    assert proof.verdict == "rejected" and "behind the end" in proof.difference.case, proof.found
+    assert "outside" in proof.difference.what

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from kdsl.prove.bound import MOST_TRIALS, trial_bound, trials_for
+from kdsl.prove.bound import MOST_TRIALS, trial_bound, trials_for, trials_of_all
 from kdsl.prove.fields import TAINT
 from kdsl.prove.layout import Layout
 from kdsl.prove.proof import BOUND, FIELD, REJECTED, UNKNOWN, CaseProof, Difference, Proof
@@ -104,3 +104,17 @@ def test_unknown_is_never_a_pass():
     proof = Proof(UNKNOWN, "a", obstacle="Max looks at a value", remedy="use indices")
     assert not proof.proved and proof.diagnostic(span).evidence is Evidence.UNKNOWN
     assert proof.document["evidence"] is None
+
+
+@pytest.mark.parametrize("bounds", [[2.27e-5, 2.29e-5, 6e-7, 6e-8], [1e-3, 1e-9], [0.4] * 3, [1e-30], [1e-5, 0.0]])
+def test_all_calls_together_stay_below_the_bound(bounds):
+    counts = trials_of_all(bounds, 4)
+    together = sum(b**c for b, c in zip(bounds, counts))
+    assert min(counts) >= 4 and (together <= BOUND or max(counts) == MOST_TRIALS)
+    for number, count in enumerate(counts):  # none has a trial too many
+        fewer = [c - (at == number) for at, c in enumerate(counts)]
+        assert count == 4 or sum(b**c for b, c in zip(bounds, fewer)) > BOUND
+
+
+def test_calls_that_no_number_of_trials_decides():
+    assert trials_of_all([1.0, 1e-5], 4) == [MOST_TRIALS, 4]
