@@ -32,6 +32,7 @@ def derive(point: RulePoint, operator: Operator, specialization: Specialization)
         request = KernelRequest(operator, graph.of_parts(kernel.parts), kernel, point.target, settings, made,
                                 specialization.dtypes, required_layouts(point.rule), handed(point, kernel))  # fmt: skip
         request.refuse_undealt()
+        request.refuse_unordered()
         planned = FAMILIES[point.target.family](request)
         refuse_shared_results(operator, kernel, planned)
         made.update({name: tensor for name, tensor in planned.tensors.items() if name not in made})

@@ -58,6 +58,23 @@ class KernelRequest:
         cut = ((name, self.operator.indices[name].cuts) for name in self.guarded)
         return next((name for name, cuts in cut if cuts is not None and cuts == self.sequential), None)
 
+    def refuse_unordered(self) -> None:
+        """`order longest_first` is of one parallel index, and by steps that a block of a GPU takes."""
+        for axis in (axis for axis in self.kernel.grid if axis.order is not None):
+            (loop, *others), modes = axis.loops, self.operator.indices
+            if self.target.family != "cuda":
+                found, needed = f"a grid of target `{self.target.name}`", "a GPU, which starts blocks in their order"
+            elif others or loop.within is not None or loop.tile > 1 or modes[loop.index].mode != "parallel":
+                found, needed = f"`{', '.join(one.text for one in axis.loops)}`", "one parallel index, without a tile"
+            elif self.sequential is None:
+                found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index outside of the grid to step through"
+            else:
+                continue
+            raise PlanRefused(
+                "D365", f"axis `{axis.axis}` of kernel `{self.kernel.name}` has no values that are longer than others",
+                axis.span, observed=found, required=needed, help=(f"leave out `order {axis.order}`",),
+            )  # fmt: skip
+
     def refuse_undealt(self) -> None:
         """Every parallel index is the grid's, one by one: nothing inside a kernel enumerates it. Nor the runs in which
         a carry starts anew."""

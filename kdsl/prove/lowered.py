@@ -9,6 +9,9 @@ from attrs import evolve
 
 from kdsl.check.library import load
 from kdsl.lower.lowering import Lowering
+from kdsl.lower.tir.launch_order import RANK, RANKED
+from kdsl.lower.tvm import Call as TvmCall
+from kdsl.lower.tvm import structural_map
 from kdsl.plan.derive import derive
 from kdsl.plan.model import Plan
 from kdsl.plan.refusal import PlanRefused
@@ -46,7 +49,17 @@ def plain_functions(lowering: Lowering) -> list[Function]:
 
 def _only(module):
     (func,) = module.functions.values()
-    return func
+    return in_any_order(func)
+
+
+def in_any_order(func):
+    """The kernel with the blocks of a launch axis in the order of its index, which is one of all orders."""
+
+    def first(call):
+        name = str(getattr(call.args[0], "value", "")) if len(call.args) else ""
+        return call.args[RANK] if name == RANKED else call
+
+    return func.with_body(structural_map(func.body, (TvmCall, first)))
 
 
 def pins_of(plan: Plan) -> dict[str, int]:

@@ -19,6 +19,7 @@ from kdsl.check.model import GridLoop
 from kdsl.lower.swizzle import attributes
 from kdsl.lower.tir.expressions import Scope, as_index, constant, is_number, of_run
 from kdsl.lower.tir.function import Argument, Signature, local_buffer
+from kdsl.lower.tir.launch_order import longest_first
 from kdsl.lower.tir.marks import (
     GROUP,
     SAY_EMPTY,
@@ -91,13 +92,17 @@ class KernelBuilder(StageBuilder):
         loops, variables = [], []
         for dealt in (dealt for _, axis in self.kernel.grid for dealt in axis):
             index, extent = dealt.index, self.grid_extent(dealt)
-            loop, variable = Var(dealt.name, "int64"), Var("slot" if dealt.within else f"v_{index}", "int64")
+            loop, variable = Var(dealt.name, "int64"), Var("slot" if dealt.within else "rank" if dealt.order else f"v_{index}", "int64")
             loops.append((loop, extent))
             variables.append(IterVar(Range.from_min_extent(0, extent), variable, DATA_PARALLEL))
             if dealt.within is not None:
                 self.outer |= unpacked(Scope(self.signature, self.buffers, {}), dealt, variable)
             elif dealt.tile > 1:
                 self.offsets[index] = variable * dealt.tile
+            elif dealt.order is not None:
+                scope = Scope(self.signature, self.buffers, dict(self.outer))
+                self.outer[index] = longest_first(scope, dealt, variable, self.kernel.sequential)
+                self.signature.task.append(self.outer[index])
             else:
                 self.outer[index] = variable
                 self.signature.task.append(variable)

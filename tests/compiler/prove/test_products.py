@@ -131,7 +131,7 @@ def test_what_its_loops_leave(how, routine, monkeypatch):
     ((16, 16, 16), {"own": True}),  # a factor reads what the nest writes
     ((16, 16, 16), {"place": lambda i, j, k: (i, k)}),  # each element of C its own product, for every j
     ((16, 16, 16), {"place": lambda i, j, k: (i, (j + k) % 16)}),
-], ids=str)  # fmt: skip
+], ids=["few rows", "own factor", "no sum", "turned"])  # fmt: skip
 def test_other_nests_stay_loops(shape, how, monkeypatch):
     program, tried = nest(*shape, **how), list(draws(shape))
     assert "multiply(" not in program.body
