@@ -253,7 +253,7 @@ class GridLoop:
     """One loop of a launch axis: every value of `index`, its tiles, or the slots it is stored in.
 
     `within` is the parallel index whose values share the slots; a block finds which of them its slot belongs to.
-    `order` is what the axis begins with, where that is not the first value.
+    `order` is what the axis begins with, where that is not the first value of its outermost loop.
     """
 
     index: str
@@ -269,8 +269,7 @@ class GridLoop:
     def text(self) -> str:
         """As a rule writes it."""
         dealt = f"{self.index} by {self.tile}" if self.tile > 1 else self.index
-        ordered = f"{dealt} order {self.order}" if self.order else dealt
-        return f"{self.within}, {dealt} packed" if self.within else ordered
+        return f"{self.within}, {dealt} packed" if self.within else dealt
 
 
 @frozen
@@ -291,7 +290,7 @@ class GridAxis:
         found: list[GridLoop] = []
         for index, tile in self.indices:
             within = found.pop().index if index in self.packed else None
-            found.append(GridLoop(index, tile, within, self.order))
+            found.append(GridLoop(index, tile, within, self.order if not found else None))
         return tuple(found)
 
 

@@ -126,6 +126,12 @@ def many_rows(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
     return same("many rows", kept)
 
 
+def uneven_sequences(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
+    """Few sequences of 32 heads each, two of one length: what starts the longest first has each of them once."""
+    call = chunk_call(np.random.default_rng([seed, 48]), {**sizes, "HV": 32}, (21, 5, 0, 37, 21), settings)
+    return same("uneven sequences", call)
+
+
 def many_one_hot(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
     """A channel of the keys for each token of a chunk, all of them in eight sequences with states."""
     call = dict(chunk_call(np.random.default_rng([seed, 47]), {**sizes, "HV": 1}, (16,) * 128, settings))
@@ -269,7 +275,7 @@ CALLS: dict[str, tuple[Kind, ...]] = {
 # For rules that take none of those: calls with long sequences or many states cost more seconds.
 LONG_CALLS: dict[str, tuple[Kind, ...]] = {"kda.chunk_forward": (long_sequence, long_row, long_views)}
 MANY_CALLS: dict[str, tuple[Kind, ...]] = {
-    "kda.chunk_forward": (many_sequences, many_heads, many_rows, many_one_hot)
+    "kda.chunk_forward": (many_sequences, uneven_sequences, many_heads, many_rows, many_one_hot)
 }
 IN_TURN = (CALLS, LONG_CALLS, MANY_CALLS)
 

@@ -59,13 +59,13 @@ class KernelRequest:
         return next((name for name, cuts in cut if cuts is not None and cuts == self.sequential), None)
 
     def refuse_unordered(self) -> None:
-        """`order longest_first` is of one parallel index, and by steps that a block of a GPU takes."""
+        """`order longest_first` is of an axis's outermost index, a parallel one, by steps that a block of a GPU takes."""
         for axis in (axis for axis in self.kernel.grid if axis.order is not None):
-            (loop, *others), modes = axis.loops, self.operator.indices
+            loop, modes = axis.loops[0], self.operator.indices
             if self.target.family != "cuda":
                 found, needed = f"a grid of target `{self.target.name}`", "a GPU, which starts blocks in their order"
-            elif others or loop.within is not None or loop.tile > 1 or modes[loop.index].mode != "parallel":
-                found, needed = f"`{', '.join(one.text for one in axis.loops)}`", "one parallel index, without a tile"
+            elif loop.within is not None or loop.tile > 1 or modes[loop.index].mode != "parallel":
+                found, needed = f"`{loop.text}`", "a parallel index without a tile"
             elif self.sequential is None:
                 found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index outside of the grid to step through"
             else:

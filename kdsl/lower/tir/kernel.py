@@ -170,18 +170,23 @@ class KernelBuilder(StageBuilder):
             scope = Scope(self.signature, self.buffers, dict(self.outer))
             by = as_index(scope.value(self.plan.operator.indices[self.kernel.run].by))
             extent = op.min(by, extent - self.first)
-        elif self.plan.operator.indices[name].cuts is None:
-            trips = Var(f"{name}_trips", "int64")
-            return Bind(trips, extent), trips
-        return self.signature.hold(f"{name}_trips", extent)  # of numbers that are held: TVM binds no loads of those
+        return self.counted(f"{name}_trips", extent)
+
+    def counted(self, name: str, value):
+        """A number of steps in a variable, or held as the numbers are that it is counted from: TVM binds no loads of
+        those."""
+        if Scope(self.signature, self.buffers, {}).reads_held(value):
+            return self.signature.hold(name, value)
+        variable = Var(name, "int64")
+        return Bind(variable, value), variable
 
     def taken_in_turn(self, counted, trips, name: str):
         """Groups of warps take the steps in turn: how many are this group's."""
         groups = constant(self.groups, "int64")
         self.signature.group = Var(GROUP, "int32")
-        own = Var(f"{name}_own", "int64")
         left = trips - self.signature.group.astype("int64") + groups - 1
-        return sequence([counted, Bind(own, tirx.truncdiv(left, groups))]), own
+        statement, own = self.counted(f"{name}_own", tirx.truncdiv(left, groups))
+        return sequence([counted, statement]), own
 
     @property
     def groups(self) -> int:
