@@ -59,7 +59,7 @@ class KernelRequest:
         return next((name for name, cuts in cut if cuts is not None and cuts == self.sequential), None)
 
     def refuse_unordered(self) -> None:
-        """`order longest_first` is of an axis's outermost index, a parallel one, by steps that a block of a GPU takes."""
+        """`order longest_first` is of an axis's outermost index, a parallel one, by the steps of a GPU's block."""
         for axis in (axis for axis in self.kernel.grid if axis.order is not None):
             loop, modes = axis.loops[0], self.operator.indices
             if self.target.family != "cuda":
@@ -67,7 +67,7 @@ class KernelRequest:
             elif loop.within is not None or loop.tile > 1 or modes[loop.index].mode != "parallel":
                 found, needed = f"`{loop.text}`", "a parallel index without a tile"
             elif self.sequential is None:
-                found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index outside of the grid to step through"
+                found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index outside of the grid to step over"
             else:
                 continue
             raise PlanRefused(

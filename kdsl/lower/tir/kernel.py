@@ -92,7 +92,8 @@ class KernelBuilder(StageBuilder):
         loops, variables = [], []
         for dealt in (dealt for _, axis in self.kernel.grid for dealt in axis):
             index, extent = dealt.index, self.grid_extent(dealt)
-            loop, variable = Var(dealt.name, "int64"), Var("slot" if dealt.within else "rank" if dealt.order else f"v_{index}", "int64")
+            label = "slot" if dealt.within else "rank" if dealt.order else f"v_{index}"
+            loop, variable = Var(dealt.name, "int64"), Var(label, "int64")
             loops.append((loop, extent))
             variables.append(IterVar(Range.from_min_extent(0, extent), variable, DATA_PARALLEL))
             if dealt.within is not None:
