@@ -67,7 +67,7 @@ class KernelRequest:
             elif loop.within is not None or loop.tile > 1 or modes[loop.index].mode != "parallel":
                 found, needed = f"`{loop.text}`", "a parallel index without a tile"
             elif self.sequential is None:
-                found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index outside of the grid to step over"
+                found, needed = f"kernel `{self.kernel.name}` takes no steps", "an index to step over"
             else:
                 continue
             raise PlanRefused(
