@@ -16,7 +16,7 @@ from pathlib import Path
 from kdsl.lower.toolchain import cc
 from kdsl.source import cache
 
-FLAGS = ("-x", "c", "-std=gnu17", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-w", "-c")
+FLAGS = ("-x", "c", "-std=gnu17", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-w", "-Wno-psabi", "-c")
 LIGHT = ("-Og",)  # of programs: `-O1` takes twice as long to compile and runs no faster
 HEAVY = ("-O2",)  # of what all programs call
 GCC = ("-fira-region=one",)  # half the compilation of long functions
