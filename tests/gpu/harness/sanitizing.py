@@ -20,6 +20,8 @@ from kdsl.bench.device import Device
 from kdsl.bench.outcome import Outcome, Skip, Unknown
 from kdsl.bundle import Bundle
 from kdsl.runtime import NoVariant
+from kdsl.validate import bfloat16
+from kdsl.validate.call import copy_of
 from kdsl.validate.probes import random_call
 
 TOOLS = ("memcheck", "racecheck")
@@ -103,7 +105,9 @@ def small_calls(device: Device, bundle: Bundle, seed: int) -> int:
         given = precomputed(random_call(rng, 50), -1.0)
         long = random_call(rng, sum(LONG), lengths=LONG)  # for rules whose few heads have long sequences
         many = random_call(rng, sum(MANY), lengths=MANY)  # for rules whose blocks fill the device
-        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given, long, many]
+        wide = copy_of(many, **{name: bfloat16.values_of(name, many[name], np.float32) for name in ("g", "beta")})
+        calls = [packed, random_call(rng, 50, with_state=False), packed | SOFTPLUS, packed | turned, given, long, many,
+                 wide]  # fmt: skip
         run = Runner(device)
     for call in calls:
         try:
