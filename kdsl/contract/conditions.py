@@ -22,8 +22,21 @@ class Condition:
     wanted: bool = True
 
 
-def variables(predicate: n.Node) -> set[str]:
+_VARIABLES: dict[int, tuple[n.Node, frozenset[str]]] = {}  # by the node's id; the node stays alive with it
+MOST_PREDICATES = 10_000
+
+
+def variables(predicate: n.Node) -> frozenset[str]:
     """Names whose values decide it: sizes and options, `given.x`, `dtype.x`."""
+    found = _VARIABLES.get(id(predicate))
+    if found is None:
+        if len(_VARIABLES) >= MOST_PREDICATES:
+            _VARIABLES.clear()
+        found = _VARIABLES[id(predicate)] = predicate, frozenset(_spoken_of(predicate))
+    return found[1]
+
+
+def _spoken_of(predicate: n.Node) -> set[str]:
     if isinstance(predicate, n.Typed):
         like = {f"dtype.{d.name}" for d in predicate.dtypes if d.like}
         return {f"dtype.{name.text}" for name in predicate.names} | like
