@@ -9,11 +9,11 @@ from attrs import evolve
 from kdsl.check.evaluate import NotStatic, Undecided
 from kdsl.check.model import DTYPE_BYTES, Instruction, Kernel
 from kdsl.contract.banks import SWIZZLE_BITS, ldmatrix_degree
+from kdsl.contract.linked import Shared
 from kdsl.contract.resources import MemoryUse, Setting, grid_extents, memory_use
 from kdsl.contract.verdict import Fact
 from kdsl.source.diagnostic import Evidence
 
-APART, BARRIER_BYTES = 128, 8  # as kdsl/lower/link.py lays out the shared memory of a launch
 MEMORY_FACTS = {"shared": "shared_bytes", "stack": "stack_bytes", "workspace": "workspace_bytes"}
 
 
@@ -52,8 +52,8 @@ def with_warps_beside(
         if other is None or key not in facts:
             continue
         groups = int(homes[0].attributes.get("ring", 1))
-        own, theirs = (-(-int(fact.value) // APART) * APART for fact in (facts[key], other))
-        facts[key] = evolve(facts[key], value=own + groups * (theirs + 2 * BARRIER_BYTES))
+        block = Shared(int(facts[key].value), int(other.value), groups)
+        facts[key] = evolve(facts[key], value=block.total)
         if beside in shared and kernel.name in shared:
             more = [evolve(buffer, slots=buffer.slots * groups) for buffer in shared[beside].buffers]
             buffers = sorted([*shared[kernel.name].buffers, *more], key=lambda buffer: -buffer.bytes)

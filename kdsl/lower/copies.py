@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 
-from kdsl.lower.sourcemap import rebuilt
-from kdsl.lower.tvm import BufferStore, Cast, tvm
+from kdsl.lower.sourcemap import rebuilt, with_bodies
+from kdsl.lower.tvm import BufferStore, Cast
 
 
 def without_round_trips(module):
     """The module with every store of a widened and narrowed number as a store of the number."""
-    functions = {name: func.with_body(moved(func.body)) for name, func in module.functions.items()}
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_bodies(module, moved)
 
 
 def moved(statement):

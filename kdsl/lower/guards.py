@@ -7,7 +7,7 @@ multiply-adds then has no branch between any two of them.
 
 from __future__ import annotations
 
-from kdsl.lower.sourcemap import is_mark, rebuilt
+from kdsl.lower.sourcemap import is_mark, rebuilt, with_bodies
 from kdsl.lower.tvm import (
     AttrStmt,
     For,
@@ -15,30 +15,24 @@ from kdsl.lower.tvm import (
     structural_equal,
     structural_walk,
     tirx,
-    tvm,
 )
 
 
 def with_joined_guards(module):
     """The module's functions with conditions on thread indices joined and moved out of loops."""
-    found = {}
-    for name, func in module.functions.items():
-        found[name] = func.with_body(joined(func.body, thread_indices(func.body)))
-    return tvm.IRModule(found, attrs=module.attrs)
+    return with_bodies(module, lambda body: joined(body, thread_indices(body)))
 
 
-def thread_indices(body) -> list:
-    """The variables bound to indices of a thread in its block."""
+def thread_indices(body, tag: str = "threadIdx") -> list:
+    """The variables bound to indices of a thread in its block; with `threadIdx.y`, to that of its warp."""
     found: list = []
-    structural_walk(body, (AttrStmt, lambda statement: found.extend(thread_index(statement))))
+
+    def look(statement) -> None:
+        if statement.attr_key == "thread_extent" and str(statement.node.thread_tag).startswith(tag):
+            found.append(statement.node.var)
+
+    structural_walk(body, (AttrStmt, look))
     return found
-
-
-def thread_index(statement: AttrStmt) -> list:
-    """The variable that an attribute binds to an index of a thread in its block."""
-    if statement.attr_key == "thread_extent" and str(statement.node.thread_tag).startswith("threadIdx"):
-        return [statement.node.var]
-    return []
 
 
 def joined(statement, threads):
@@ -47,9 +41,7 @@ def joined(statement, threads):
         return _sequence(statement, threads)
     if isinstance(statement, For) and guards(statement.body, threads):
         inner = statement.body
-        loop = For(statement.loop_var, statement.min, statement.extent, statement.kind, inner.then_case,
-                   statement.thread_binding, statement.annotations, statement.step)  # fmt: skip
-        return tirx.IfThenElse(inner.condition, loop, None)
+        return tirx.IfThenElse(inner.condition, rebuilt(statement, lambda _: inner.then_case), None)
     return statement
 
 

@@ -19,6 +19,7 @@ from difflib import SequenceMatcher
 
 from attrs import evolve, frozen
 
+from kdsl.contract.linked import Shared
 from kdsl.lower.cuda import CudaSource
 from kdsl.lower.sourcemap import SourceMap
 from kdsl.lower.tir.function import Argument
@@ -27,8 +28,6 @@ from kdsl.plan.cuda.beside import KEPT, groups_of
 from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.model import KernelPlan
 
-APART = 128  # bytes that each warps' part of shared memory starts at multiples of
-BARRIER_BYTES = 8
 FIRST_BARRIER = KEPT  # of the groups: barrier 0 is of all threads, 1 of the warps that take
 HELPERS = """\
 __device__ __forceinline__ void kdsl_warps_barrier(int id, int threads) {
@@ -78,27 +77,6 @@ class Role:
     text: str
     numbers: tuple[int, ...]
     rings: dict[str, str]  # what is passed -> where, as an expression of the block's shared memory
-
-
-@frozen
-class Shared:
-    """Bytes of a block's shared memory: the taking warps' own, each group's own, the barriers."""
-
-    taker: int
-    giver: int
-    groups: int
-
-    def group(self, number: str) -> str:
-        """Where a group's part begins, as an expression."""
-        return f"{rounded(self.taker)} + {number} * {rounded(self.giver)}"
-
-    @property
-    def barriers(self) -> int:
-        return rounded(self.taker) + self.groups * rounded(self.giver)
-
-    @property
-    def total(self) -> int:
-        return self.barriers + 2 * self.groups * BARRIER_BYTES
 
 
 def linked(giver: CudaSource, taker: CudaSource, given: KernelPlan, taken: KernelPlan) -> CudaSource:
@@ -197,10 +175,6 @@ def arguments(of: Role, rings: dict[str, str], shared: str, warp: str, barrier: 
 
 def labelled(source: CudaSource, of: Role) -> dict[str, Argument]:
     return dict(zip(of.parameters, source.arguments, strict=True))
-
-
-def rounded(size: int) -> int:
-    return -(-size // APART) * APART
 
 
 def role(source: CudaSource, warps: int) -> Role:

@@ -13,7 +13,19 @@ from collections.abc import Collection, Mapping, Sequence
 
 from attrs import field, frozen
 
-from kdsl.lower.tvm import AttrStmt, Evaluate, For, SBlock, SBlockRealize, SeqStmt, op, tirx, tvm
+from kdsl.lower.tvm import (
+    AttrStmt,
+    Evaluate,
+    For,
+    SBlock,
+    SBlockRealize,
+    SeqStmt,
+    Var,
+    op,
+    structural_map,
+    tirx,
+    tvm,
+)
 
 BEGIN, END = "kdsl_stage_begins", "kdsl_stage_ends"
 _MARK = re.compile(rf"^\s*(?:\(void\)\s*)?({BEGIN}|{END})\((\d+)\);$")
@@ -131,12 +143,30 @@ def _inner(statement) -> list:
     return [body] if body is not None else []
 
 
+def with_bodies(module, change):
+    """The module with `change` made of the body of every function."""
+    functions = {name: func.with_body(change(func.body)) for name, func in module.functions.items()}
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def renamed(statement, old, new):
+    """The statement with `new` in place of the variable `old`."""
+    return structural_map(statement, (Var, lambda var: new if var.same_as(old) else var))
+
+
 def is_mark(statement) -> bool:
     """Whether a statement is one of the marks that come out of the text again."""
     if not isinstance(statement, Evaluate) or not hasattr(statement.value, "args"):
         return False
     name = getattr(next(iter(statement.value.args), None), "value", None)
     return str(name) in (BEGIN, END)
+
+
+def begun(statement) -> int | None:
+    """The number of the stage that begins with a mark; None for another statement, and for the mark of an end."""
+    if not is_mark(statement) or str(statement.value.args[0].value) != BEGIN:
+        return None
+    return int(statement.value.args[1].value)
 
 
 def _mark(name: str, number: int):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
-from kdsl.lower.sourcemap import rebuilt
+from kdsl.lower.sourcemap import rebuilt, with_bodies
 from kdsl.lower.tvm import (
     AllocBuffer,
     Bind,
@@ -29,7 +29,6 @@ from kdsl.lower.tvm import (
     structural_map,
     structural_walk,
     tirx,
-    tvm,
 )  # fmt: skip
 
 WIDE = "int64"
@@ -37,8 +36,7 @@ WIDE = "int64"
 
 def with_strides(module):
     """The module with such addresses of the loops over steps taken apart."""
-    found = {name: func.with_body(changed(func.body)) for name, func in module.functions.items()}
-    return tvm.IRModule(found, attrs=module.attrs)
+    return with_bodies(module, changed)
 
 
 def changed(statement):
@@ -49,9 +47,7 @@ def changed(statement):
     body = structural_map(statement.body, ((TensorLoad, BufferStore, Call), steps.taken_apart))
     if not steps.kept:
         return statement
-    body = SeqStmt([body, *(kept.increased for kept in steps.kept)])
-    loop = For(statement.loop_var, statement.min, statement.extent, statement.kind, body, statement.thread_binding,
-               statement.annotations, statement.step)  # fmt: skip
+    loop = rebuilt(statement, lambda _: SeqStmt([body, *(kept.increased for kept in steps.kept)]))
     return SeqStmt([*(part for kept in steps.kept for part in kept.started), *steps.before, loop])
 
 
@@ -138,10 +134,9 @@ class Steps:
         if not isinstance(index, tirx.Add | tirx.Sub | tirx.Mul) or not wide(index):
             return index
         found = self.affine(index)
-        if found is None or not any(v.same_as(self.variable) for v in found.factors):
-            return index
-        growth = next(factor for v, factor in found.factors.items() if v.same_as(self.variable))
-        if isinstance(growth, tirx.IntImm):  # nothing is multiplied
+        factors = found.factors if found is not None else {}
+        growth = next((factor for v, factor in factors.items() if v.same_as(self.variable)), None)
+        if growth is None or isinstance(growth, tirx.IntImm):  # no step is in it, or nothing is multiplied
             return index
         total = self.growing(found.base, growth)
         for variable, factor in found.factors.items():

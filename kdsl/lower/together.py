@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from kdsl.lower.sourcemap import BEGIN, is_mark, rebuilt
-from kdsl.lower.tvm import For, SeqStmt, Var, structural_map, tvm
+from kdsl.lower.sourcemap import begun, is_mark, rebuilt, renamed, with_bodies
+from kdsl.lower.tvm import For, SeqStmt
 
 
 @frozen
@@ -24,8 +24,7 @@ def with_rows_together(groups: Sequence[Sequence[str]], stages: Sequence[str]):
     numbers = [{stages.index(name) for name in group if name in stages} for group in groups]
 
     def joined(module):
-        found = {name: func.with_body(changed(func.body, numbers)) for name, func in module.functions.items()}
-        return tvm.IRModule(found, attrs=module.attrs)
+        return with_bodies(module, lambda body: changed(body, numbers))
 
     return joined if numbers else lambda module: module
 
@@ -48,7 +47,7 @@ def changed(statement, groups: list[set[int]]):
                 break
             bodies += [renamed(part, other.loop.loop_var, first.loop.loop_var) for part in other.body]
             rest = after
-        made.append(around(first.loop, bodies))
+        made.append(rebuilt(first.loop, lambda _, bodies=bodies: SeqStmt(bodies)))
         parts = rest
     return SeqStmt(made) if len(made) > 1 else made[0]
 
@@ -57,21 +56,15 @@ def leading(parts: list) -> tuple[Rows | None, list]:
     """The stage that the statements begin with, if it is one loop, and what comes behind it. Marks stand around the
     loop, or in it for the rows of a scan."""
     first = parts[0]
-    if begins(first) and len(parts) > 2 and isinstance(parts[1], For) and is_mark(parts[2]):
-        return Rows(number(first), parts[1], [first, *body_of(parts[1]), parts[2]]), parts[3:]
+    number = begun(first)
+    if number is not None and len(parts) > 2 and isinstance(parts[1], For) and is_mark(parts[2]):
+        return Rows(number, parts[1], [first, *body_of(parts[1]), parts[2]]), parts[3:]
     if isinstance(first, For):
         body = body_of(first)
-        if len(body) > 2 and begins(body[0]) and is_mark(body[-1]) and not any(map(is_mark, body[1:-1])):
-            return Rows(number(body[0]), first, body), parts[1:]
+        number = begun(body[0])
+        if number is not None and len(body) > 2 and is_mark(body[-1]) and not any(map(is_mark, body[1:-1])):
+            return Rows(number, first, body), parts[1:]
     return None, parts
-
-
-def begins(statement) -> bool:
-    return is_mark(statement) and str(statement.value.args[0].value) == BEGIN
-
-
-def number(mark) -> int:
-    return int(mark.value.args[1].value)
 
 
 def body_of(loop) -> list:
@@ -81,12 +74,3 @@ def body_of(loop) -> list:
 def alike(one, other) -> bool:
     return (int(one.extent), one.kind, str(one.loop_var.ty.dtype)) == (
         int(other.extent), other.kind, str(other.loop_var.ty.dtype))  # fmt: skip
-
-
-def renamed(statement, old, new):
-    return structural_map(statement, (Var, lambda var: new if var.same_as(old) else var))
-
-
-def around(loop, body: list):
-    return For(loop.loop_var, loop.min, loop.extent, loop.kind, SeqStmt(body), loop.thread_binding, loop.annotations,
-               loop.step)  # fmt: skip

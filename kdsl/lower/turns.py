@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kdsl.lower.sourcemap import BEGIN, is_mark, rebuilt
-from kdsl.lower.tvm import AttrStmt, SeqStmt, Var, structural_map, structural_walk, tirx, tvm
+from kdsl.lower.guards import thread_indices
+from kdsl.lower.sourcemap import begun, is_mark, rebuilt, renamed, with_bodies
+from kdsl.lower.tvm import SeqStmt, tirx
 
 
 def with_turns(turns: Mapping[str, int], stages: Sequence[str], warps: int):
@@ -13,10 +14,7 @@ def with_turns(turns: Mapping[str, int], stages: Sequence[str], warps: int):
     by_number = {stages.index(name): turn for name, turn in turns.items() if name in stages}
 
     def turned(module):
-        functions = {}
-        for name, func in module.functions.items():
-            functions[name] = func.with_body(changed(func.body, by_number, warp_index(func.body), warps))
-        return tvm.IRModule(functions, attrs=module.attrs)
+        return with_bodies(module, lambda body: changed(body, by_number, thread_indices(body, "threadIdx.y")[0], warps))
 
     return turned if by_number else lambda module: module
 
@@ -27,24 +25,11 @@ def changed(statement, turns: Mapping[int, int], warp, warps: int):
     kept, turn = [], 0
     for part in statement.seq:
         if is_mark(part):
-            word, number = (argument.value for argument in part.value.args)
-            turn = turns.get(int(number), 0) if str(word) == BEGIN else 0
+            turn = turns.get(begun(part), 0)
             kept.append(part)
         elif turn:
             here = tirx.truncmod(warp + (warps - turn), warps)
-            kept.append(structural_map(part, (Var, lambda var, here=here: here if var.same_as(warp) else var)))
+            kept.append(renamed(part, warp, here))
         else:
             kept.append(changed(part, turns, warp, warps))
     return SeqStmt(kept)
-
-
-def warp_index(body):
-    """The variable bound to a thread's warp in its block."""
-    found: list = []
-
-    def look(statement) -> None:
-        if statement.attr_key == "thread_extent" and str(statement.node.thread_tag) == "threadIdx.y":
-            found.append(statement.node.var)
-
-    structural_walk(body, (AttrStmt, look))
-    return found[0]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import define, field
 
 from kdsl.lower.intrinsics.table import FRAGMENTS, register
+from kdsl.lower.panels import in_panels
 from kdsl.lower.tvm import Schedule
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.warp import LANES
@@ -117,12 +118,9 @@ def transform_layout(nests: Nests, step: s.TransformLayout) -> None:
 
 def panels(nests: Nests, step: s.Panels) -> None:
     """Columns in panels, one behind the other: [..., panel, row, column of the panel]."""
-
-    def split(*at):
-        *outer, row, column = at
-        return (*outer, column // step.columns, row, column % step.columns)
-
-    nests.schedule.transform_layout(nests.block(step.sblock), ("write", 0), split, assume_injective_transform=True)
+    nests.schedule.transform_layout(
+        nests.block(step.sblock), ("write", 0), lambda *at: in_panels(at, step.columns), assume_injective_transform=True
+    )
 
 
 def fragment_loops(nests: Nests, step: s.FragmentLoops) -> None:

@@ -9,6 +9,7 @@ from attrs import define, evolve, field
 from kdsl.check.evaluate import decide
 from kdsl.check.graph import strip
 from kdsl.check.model import View
+from kdsl.lower.panels import in_panels
 from kdsl.lower.tir.function import Signature, workspace_axes
 from kdsl.lower.tvm import Bind, BufferLoad, Cast, Expr, Var, op, structural_walk, tirx
 from kdsl.plan.model import Tensor
@@ -77,11 +78,6 @@ def label(argument) -> str | None:
     argument = argument.value if isinstance(argument, Cast) else argument
     named = argument if isinstance(argument, Var) else getattr(argument, "source", None)
     return str(named.name) if named is not None else None
-
-
-def as_small(value):
-    """The index in 32 bits."""
-    return value if isinstance(value, int) or str(value.ty.dtype) == "int32" else value.astype("int32")
 
 
 def as_index(value):
@@ -368,11 +364,8 @@ class Scope:
 
 
 def panelled(tensor: Tensor, values: list) -> list:
-    """Where an element of a matrix lies that is stored in panels: its panel, its row, its column there."""
-    if not tensor.panel:
-        return values
-    *outer, row, column = values
-    return [*outer, tirx.floordiv(column, tensor.panel), row, tirx.floormod(column, tensor.panel)]
+    """Where an element lies in a matrix that may be stored in panels."""
+    return list(in_panels(values, tensor.panel)) if tensor.panel else values
 
 
 _TRANSLATE = {

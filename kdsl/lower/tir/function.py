@@ -191,7 +191,7 @@ def workspace_axes(plan: Plan, steps: str | None):
 
 def ring_elsewhere(tensor: Tensor, ring: Tensor):
     """The ring of the kernel beside that takes what this one makes: its rows as far apart as they are there."""
-    strides, apart, laid = [], 1, in_panels(ring)
+    strides, apart, laid = [], 1, panelled_shape(ring)
     for axis, extent in reversed(list(enumerate(laid))):
         strides.insert(0, apart)
         apart *= extent + (ring.pad if axis == len(laid) - 1 and len(laid) > 1 else 0)
@@ -201,7 +201,7 @@ def ring_elsewhere(tensor: Tensor, ring: Tensor):
     )
 
 
-def in_panels(tensor: Tensor) -> tuple[int, ...]:
+def panelled_shape(tensor: Tensor) -> tuple[int, ...]:
     """The shape of a matrix in panels, one behind the other: panels, rows, columns of a panel. Others as they are."""
     if not tensor.panel:
         return tensor.shape
@@ -214,7 +214,7 @@ def local_buffer(tensor: Tensor, passed: bool = False):
     has no stage whose schedule says where it lies, so that it says so itself."""
     shape = tuple(tensor.shape[axis] for axis in tensor.stored)
     if passed:
-        shape = in_panels(tensor)
+        shape = panelled_shape(tensor)
         shape = (*shape[:-1], shape[-1] + (tensor.pad if len(shape) > 1 else 0))
     if tensor.ring > 1:
         shape = (tensor.ring, *shape)

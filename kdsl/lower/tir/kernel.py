@@ -263,8 +263,7 @@ class KernelBuilder(StageBuilder):
         found = []
         for name in sorted(steps, key=str):
             scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
-            place = self.turn()[0] if self.kernel.passes else scope.workspace_place(name)
-            statement, self.places[name] = self.signature.hold(f"place{suffix}", place)
+            statement, self.places[name] = self.signature.hold(f"place{suffix}", scope.workspace_place(name))
             found.append(statement)
         return found
 

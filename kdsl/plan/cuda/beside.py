@@ -12,11 +12,12 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from attrs import evolve
 
 from kdsl.check.model import Home, Kernel, RulePoint
+from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.homes import rounded_name
 from kdsl.plan.model import KernelPlan, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
 
-LANES, WARPS, BARRIERS = 32, 32, 16  # threads of a warp, warps of a block, named barriers of a block
+WARPS, BARRIERS = 32, 16  # warps of a block, named barriers of a block
 KEPT = 2  # barriers that are no group's: of all threads, and of the warps that take
 FEW, MANY, STEP = 24, 248, 8  # registers of a thread that `setmaxnreg` deals: from, to, multiples of
 # where the kernels are launches of their own

@@ -44,7 +44,7 @@ def first_warps(
             near = [single[makers[name]] for name in stage.touched[1:] if makers.get(name) in single]
             found[stage.name] = single[stage.name] = near[0] if near else warps - 1
     parts = {part.name: found[stage.name] for stage in body if stage.name in found for part in stage.inner}
-    return {**found, **parts}, {**single, **{name: warp for name, warp in parts.items() if warp in single.values()}}
+    return {**found, **parts}, single
 
 
 def is_small(stage: PlannedStage, tensors: Mapping[str, Tensor], kernel: Kernel) -> bool:
