@@ -56,6 +56,8 @@ def _owners(point: Point) -> dict[str, KernelAtPoint]:
 
 def _between(point: Point, owners: dict[str, KernelAtPoint]) -> None:
     """Reads across kernels: the maker must put the tensor in the workspace, and run first."""
+    if len({id(kernel) for kernel in owners.values()}) < 2:
+        return
     order = {id(kernel): position for position, kernel in enumerate(point.kernels)}
     ends = [(c.carry.end, c) for c in point.graph.carries if c.carry.end is not None]
     makers = {s.stage.tensor: Place(s.stage.part, s.node.name.span) for s in point.graph.stages}

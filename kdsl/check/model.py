@@ -6,6 +6,7 @@ Pure data with spans. Expressions stay syntax (`kdsl.syntax.nodes`), since their
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, cached_property
 
 from attrs import field, frozen
 
@@ -202,7 +203,7 @@ class Carry:
     span: Span = field(repr=False, eq=False)
     within: str | None = None
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """What the start is made of."""
         nodes = (node for node in walk(self.start) if isinstance(node, n.Reference))
@@ -403,11 +404,16 @@ def walk(node):
             stack.extend(reversed(current))
         elif isinstance(current, n.Node):
             yield current
-            stack.extend(
-                value
-                for attribute in reversed(current.__attrs_attrs__)
-                if isinstance(value := getattr(current, attribute.name), (n.Node, tuple))
-            )
+            for name in _fields(type(current)):
+                value = getattr(current, name)
+                if isinstance(value, (n.Node, tuple)):
+                    stack.append(value)
+
+
+@cache
+def _fields(kind: type[n.Node]) -> tuple[str, ...]:
+    """Fields that may hold nodes, the last one first."""
+    return tuple(a.name for a in reversed(kind.__attrs_attrs__) if a.name != "span")
 
 
 _NAMES: dict[int, tuple[object, tuple[str, ...]]] = {}

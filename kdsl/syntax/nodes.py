@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from attrs import field, frozen
 
 from kdsl.source.span import Span
@@ -26,7 +28,13 @@ class Number(Node):
 
     @property
     def value(self) -> int | float:
-        return float(self.text) if any(c in self.text for c in ".e") else int(self.text)
+        return number(self.text)
+
+
+@lru_cache(maxsize=4096)
+def number(text: str) -> int | float:
+    """The value of a literal; a ValueError for more digits than Python reads."""
+    return float(text) if any(c in text for c in ".e") else int(text)
 
 
 @frozen

@@ -1,8 +1,13 @@
+"""A short run of the texts; the long one is `python -m tests.pure.check.fuzz`."""
+
 from __future__ import annotations
+
+import pytest
 
 from .fuzz import fuzz
 
 
-def test_no_text_fails_the_check():
-    right, found = fuzz(5000, seed=0)
-    assert right > 50 and sum(found.values()) > 4000 and len(found) > 35
+@pytest.mark.parametrize("seed", range(4))
+def test_no_text_fails_the_check(seed):
+    right, found = fuzz(400, seed)
+    assert right > 4 and sum(found.values()) > 800 and len(found) > 20
