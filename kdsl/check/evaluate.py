@@ -89,7 +89,7 @@ def _name(e: n.Name, env):
 
 def _binary(e: n.Binary, env):
     a, b = _both(e.left, e.right, env)
-    if not all(isinstance(x, (int, float)) for x in (a, b)):
+    if not (isinstance(a, (int, float)) and isinstance(b, (int, float))):
         raise NotStatic(e, f"`{e.operator}` needs numbers")
     try:
         return _finite(e, _computed(e, a, b))
@@ -140,16 +140,19 @@ def _power(e, a, b):
 
 def _both(left, right, env):
     """Both values, or every missing name of the two."""
-    missing: set[str] = set()
-    values = []
-    for side in (left, right):
-        try:
-            values.append(evaluate(side, env))
-        except Undecided as undecided:
-            missing |= undecided.names
-    if missing:
-        raise Undecided(frozenset(missing))
-    return values
+    try:
+        first = evaluate(left, env)
+    except Undecided as undecided:
+        raise Undecided(undecided.names | _missing(right, env)) from None
+    return first, evaluate(right, env)
+
+
+def _missing(expr: n.Expr, env) -> frozenset[str]:
+    try:
+        evaluate(expr, env)
+    except Undecided as undecided:
+        return undecided.names
+    return frozenset()
 
 
 def _comparison(e: n.Comparison, env):
