@@ -105,16 +105,19 @@ def _operand(text: str, line: int) -> tuple[str, str]:
 
 def _calls(statement: Statement) -> str:
     lines = ["do { using namespace kdsl;"]
+    of_product = [c == "+f" and "wgmma.mma_async" in statement.template for c, _ in statement.outputs]
     for number, (constraint, expression) in enumerate(statement.outputs):
         kind = constraint[-1]
-        initial = f" = {_CONSTRAINT[kind][1]}({expression})" if "+" in constraint else "{}"
+        read = "parts::of_product" if of_product[number] else _CONSTRAINT[kind][1]
+        initial = f" = {read}({expression})" if "+" in constraint else "{}"
         lines.append(f"{_OUTPUT_TYPE[kind]} kdsl_{number}{initial};")
     for number, (constraint, expression) in enumerate(statement.inputs, len(statement.outputs)):
         type_name, conversion = _CONSTRAINT[constraint[-1]]
         lines.append(f"const {type_name} kdsl_{number} = {conversion}({expression});")
     lines += [_instruction(part.strip(), statement) for part in statement.template.split(";")]
     for number, (_, expression) in enumerate(statement.outputs):
-        lines.append(f"({expression}) = kdsl_{number};")
+        written = f"parts::to_product({expression}, kdsl_{number});"
+        lines.append(written if of_product[number] else f"({expression}) = kdsl_{number};")
     return " ".join([*filter(None, lines), "} while (false);"])
 
 

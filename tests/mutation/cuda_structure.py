@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .cuda_text import accesses, closing, in_body, in_helpers, statements
+from .cuda_text import accesses, closing, dropped, in_body, in_helpers, statements
 from .mutant import Edit, Edits, Operator, each, every_of
 
 FETCH = r"^ *(ptx_cp_async_\w+)\([^\n]*\);$"
 ZERO = re.compile(r"(?:0x0p\+0f(?:/\*\S*\*/)?|0\.0+e\+00f)")
 
 STEP = r"\(\(int\)(?:c|\(c \+ \(int64_t\)\d+\))\)"  # of a ring, in 32 bits
-
-
-def dropped(pattern: str) -> Operator:
-    return in_body(each(pattern, ";"))
 
 
 def drop_store(text: str) -> Iterator[Edits]:

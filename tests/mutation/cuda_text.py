@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from .mutant import Edit, Edits, Operator
+from .mutant import Edit, Edits, Operator, each
 
 KERNEL = re.compile(r'^extern "C" __global__ [^\n]*\n', re.MULTILINE)
+ROLE = re.compile(r"^[^\n]*__device__[^\n]* kdsl_\w+_role\([^\n]*\{\n", re.MULTILINE)
 HELPER = re.compile(
-    r"^[^\n]*__device__[^\n]* (?:kdsl_mma|ptx_cp_async|tvm_builtin_ptx)\w*\([^\n]*\{\n", re.MULTILINE
+    r"^[^\n]*__device__[^\n]* (?:kdsl_mma|kdsl_wgmma|ptx_cp_async|tvm_builtin_ptx)\w*\([^\n]*\{\n", re.MULTILINE
 )
 ACCESS = re.compile(r"(\(\([\w ]+\*\)buf_dyn_shmem_ptr\)|\b\w+_ptr)\[")
 STATEMENT = re.compile(r"^ *([^\n;=]*\S) = ([^\n]*);$", re.MULTILINE)
@@ -32,7 +33,8 @@ def closing(text: str, opening: int) -> int:
 
 
 def body_start(text: str) -> int:
-    return KERNEL.search(text).end()
+    """Behind the head of the kernel; of its first role, where the warps have roles."""
+    return (ROLE.search(text) or KERNEL.search(text)).end()
 
 
 def in_body(operator: Operator) -> Operator:
@@ -43,6 +45,11 @@ def in_body(operator: Operator) -> Operator:
         yield from (edits for edits in operator(text) if edits[0].start >= start)
 
     return inside
+
+
+def dropped(pattern: str) -> Operator:
+    """The operator that leaves a statement out, inside the kernel."""
+    return in_body(each(pattern, ";"))
 
 
 def in_helpers(operator: Operator) -> Operator:

@@ -70,7 +70,7 @@ def same_without(mutant: Mutant, text: str) -> bool:
 def more_work(mutant: Mutant) -> bool:
     """A loop, a condition or a grid that lets more happen than before, and nothing less."""
     relaxed = mutant.operator == "off_by_one" and (mutant.old, mutant.new) in (("<", "<="), (">", ">="))
-    wider = mutant.operator in ("loop_one_long", "drop_condition", "warp_of_thread", "no_early_return")
+    wider = mutant.operator in ("loop_one_long", "drop_condition", "warp_of_thread", "no_early_return", "role_border")
     return relaxed or wider or any(isinstance(v, int) and v > 0 for v in mutant.launch.values())
 
 

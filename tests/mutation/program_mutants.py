@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from . import programs
+from .cuda_roles import ROLES
 from .cuda_structure import STRUCTURE
 from .cuda_values import VALUES
 from .equivalence import reason_of, same_code
@@ -33,7 +34,7 @@ def mutants() -> Iterator[Mutant]:
     seen: set[tuple] = set()
     for subject, text in programs.subjects().items():
         part, lines = subject.split(".")[1], text.splitlines()
-        for mutant in mutants_of("program", subject, text, {**STRUCTURE, **VALUES}):
+        for mutant in mutants_of("program", subject, text, {**STRUCTURE, **VALUES, **ROLES}):
             place = (part, mutant.operator, programs.unnamed(lines[mutant.line - 1]), mutant.change)
             if subject.startswith("mma_any_gate") and place in seen:
                 continue

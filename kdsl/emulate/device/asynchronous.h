@@ -20,6 +20,15 @@ template <class A> void bulk_store(const A& to, u32 from, u32 bytes) {
   store_bulk(target.region(), target.address(), from, bytes);
 }
 
+// Registers that a statement with a wgmma reads and writes: in the thread's own memory, as all accumulators are.
+inline f32* accumulator(f32& own) { return &own; }
+inline f32* accumulator(const Reference<f32>& own) {
+  if (own.own() == nullptr) outside_emulation("a wgmma that accumulates in memory");
+  return own.own();
+}
+template <class R> f32 of_product(R&& own) { return result_of(accumulator(own)); }
+template <class R> void to_product(R&& own, const f32& value) { hold_result(accumulator(own), value); }
+
 }  // namespace kdsl::parts
 
 namespace kdsl::ptx {
@@ -68,7 +77,7 @@ inline void cp_async_bulk_wait_group(u32 pending) { wait_bulk(pending); }
 inline void cp_async_bulk_wait_group_read(u32 pending) { wait_bulk(pending); }
 
 // --- wgmma --------------------------------------------------------------------------------------------------------
-inline void wgmma_fence_sync_aligned() {}
+inline void wgmma_fence_sync_aligned() { fence_products(); }
 inline void wgmma_commit_group_sync_aligned() { commit_products(); }
 inline void wgmma_wait_group_sync_aligned(u32 pending) { wait_products(pending); }
 

@@ -73,8 +73,12 @@ KDSL_INTERFACE void proxy_fence();  // what was written goes before what the cop
 // behind its descriptor.
 KDSL_INTERFACE void multiply_warpgroup(unsigned columns, f32* d, const u32* a, uint64_t a_descriptor,
                                        uint64_t b_descriptor, bool accumulates, bool a_transposed, bool b_transposed);
+KDSL_INTERFACE void fence_products();
 KDSL_INTERFACE void commit_products();
 KDSL_INTERFACE void wait_products(uint32_t pending_groups);
+// The result of a product comes to its register when the thread has waited for it; products add to it before that.
+KDSL_INTERFACE void hold_result(f32* place, f32 value);
+KDSL_INTERFACE f32 result_of(f32* place);
 
 // One argument of a launch: a buffer, or the bits of a number.
 struct Argument { const Region* region; uint64_t bits; };  // a float32 of the fields is two cells

@@ -89,6 +89,7 @@ template <class T> class Reference {
   const Reference& operator|=(const Value& value) const { return *this = get() | value; }
   const Reference& operator^=(const Value& value) const { return *this = get() ^ value; }
   Pointer<T> operator&() const { return Pointer<T>(region_, address_); }
+  T* own() const { return region_ == nullptr ? reinterpret_cast<T*>(address_) : nullptr; }  // of the thread's own memory
 
  private:
   const Region* region_;

@@ -25,6 +25,7 @@ struct Operands {
 namespace {
 
 constexpr unsigned kRows = 64, kDepth = 16, kGroup = 128, kMostColumns = 256;
+constexpr uint32_t kUnsettled = 0x7fe5a5a5;  // a NaN that stands in a register until its product is waited for
 std::vector<char> settled;  // by the number that a tail carries; 0 is of no product
 
 // --- operands in shared memory (PTX ISA, "Shared Memory Matrix Layout" of wgmma) --------------------------------
@@ -141,6 +142,16 @@ void multiply_group(Thread* const* threads) {
   }
 }
 
+// A register that was written in the meantime keeps what was written: which of the two a device leaves, nobody knows.
+void settle_results(Thread& thread, unsigned covered) {
+  std::erase_if(thread.results, [&](const Result& result) {
+    if (result.group >= covered) return false;
+    if (std::memcmp(result.place, &kUnsettled, sizeof kUnsettled) == 0) *result.place = result.value;
+    else report({.kind = "unsettled"});
+    return true;
+  });
+}
+
 bool product_is_done(Thread& thread) { return thread.operands == nullptr || thread.operands->done; }
 
 bool alike(const Operands& a, const Operands& b) {
@@ -166,6 +177,8 @@ void multiply_warpgroup(unsigned columns, f32* d, const u32* a, uint64_t a_descr
     group[t] = state.threads[first + t].get();
     all = all && group[t]->operands != nullptr && !group[t]->operands->done && alike(operands, *group[t]->operands);
   }
+  if (!self.products_fenced) report({.kind = "unordered"});
+  self.products_fenced = true;  // said once
   if (all) {
     const int own = line;
     multiply_group(group);
@@ -176,6 +189,8 @@ void multiply_warpgroup(unsigned columns, f32* d, const u32* a, uint64_t a_descr
   self.operands = nullptr;
 }
 
+void fence_products() { state.self->products_fenced = true; }
+
 void commit_products() {
   Thread& self = *state.self;
   ++self.product_groups, self.open_product = 0;
@@ -185,14 +200,19 @@ void wait_products(uint32_t pending) {
   Thread& self = *state.self;
   const unsigned covered = self.product_groups - std::min(self.product_groups, pending);
   finish_reads(self.products, covered);
+  settle_results(self, covered);
   std::erase_if(self.open_products, [&](const std::pair<unsigned, uint32_t>& entry) {
     if (entry.first >= covered) return false;
     settled[entry.second] = 1;
+    self.products_fenced = false;
     return true;
   });
 }
 
 #ifdef KDSL_FIELD
+void hold_result(f32* place, f32 value) { *place = value; }  // which says of itself that it is not settled
+f32 result_of(f32* place) { return *place; }
+
 void check_settled(Datum tail) {
   const uint32_t number = tail & kPayload;
   if (number != 0 && !settled[number]) report({.kind = "unsettled"});
@@ -207,6 +227,24 @@ void check_registers(const void* from, unsigned bytes) {
   }
 }
 #else
+void hold_result(f32* place, f32 value) {
+  Thread& self = *state.self;
+  *place = value;
+  if (self.open_products.empty()) return;
+  self.results.push_back({place, value, self.open_products.back().first});
+  std::memcpy(place, &kUnsettled, sizeof kUnsettled);
+}
+
+f32 result_of(f32* place) {
+  std::vector<Result>& results = state.self->results;
+  const auto found = std::ranges::find(results, place, &Result::place);
+  if (found == results.end()) return *place;
+  const f32 value = found->value;
+  *found = results.back();
+  results.pop_back();
+  return value;
+}
+
 void check_registers(const void*, unsigned) {}
 #endif
 

@@ -84,6 +84,13 @@ struct AsyncRead {
 };
 
 
+// What a product brings to a register of its thread once that has waited for its group.
+struct Result {
+  f32* place;
+  f32 value;
+  unsigned group;
+};
+
 struct Warp;
 struct Thread {
   unsigned number = 0, lane = 0;
@@ -107,6 +114,8 @@ struct Thread {
   unsigned bulk_groups = 0, product_groups = 0;
   uint32_t open_product = 0;          // the number of the product group that is not committed yet
   std::vector<std::pair<unsigned, uint32_t>> open_products;  // groups not waited for, with their numbers
+  std::vector<Result> results;        // of these products
+  bool products_fenced = false;       // whether a wgmma.fence came after its last wait for products
   struct Operands* operands = nullptr;  // of the warpgroup's product that it takes part in
   Fiber fiber;
 };
