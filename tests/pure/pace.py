@@ -30,7 +30,6 @@ class Paced:
     begun: float = 0.0
 
     def __enter__(self) -> Paced:
-        gc.collect()
         gc.freeze()
         self.before = reference()
         self.begun = time.process_time()
