@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 from kdsl.check.findings import Findings, a, duplicate, unknown_name, warning, wrong_place
 from kdsl.check.infer import expect_bool, expect_int
-from kdsl.check.model import DTYPE_BYTES, names_in
+from kdsl.check.model import COPIES, DTYPE_BYTES, REDUCERS, is_engine, names_in
 from kdsl.check.operators import block
 from kdsl.check.packing import refused_packing
 from kdsl.check.rule_lines import RuleNames, expanded
@@ -21,7 +21,6 @@ from kdsl.syntax import nodes as n
 
 AXES = {"cuda": ("x", "y", "z"), "cpu": ("task",)}
 ORDERS = ("longest_first",)
-REDUCERS = ("shuffle", "shared")
 INTEGER_ATTRIBUTES = {"swizzle": "swizzle", "pad": "pad", "ring": "ring", "blocks": "blocks"}
 
 
@@ -250,14 +249,14 @@ class _Kernel:
         if attribute.value is not None:
             self.integer(attribute.value, "a copy", BYTES)
         name = attribute.name
-        known = (*self.before, *REDUCERS, *sorted(self.rule.declarations.features))
-        if name is None or name.text in known or name.text.startswith(("ld.", "st.")):
+        if name is None or name.text in self.before or is_engine(name.text):
             return
         if name.text in self.siblings:
             reason = "it is this kernel" if name.text == self.kernel.name.text else "it stands below this kernel"
             self.findings.add(wrong_place("copy engine", name.text, name.span, reason,
                                           "`via` takes what a kernel above computes"))  # fmt: skip
             return
+        known = (*self.before, *REDUCERS, *COPIES)
         self.findings.add(unknown_name("copy engine or kernel above", name.text, name.span, known, self.where))
 
     def role_name(self, name: n.Id) -> None:

@@ -304,7 +304,14 @@ class Role:
     span: Span = field(repr=False, eq=False)
 
 
-ENGINES = ("cp.async", "cp.async.bulk", "tma", "shuffle", "shared")  # what else a tensor comes `via`
+# What a tensor comes `via`, if not a kernel: a copy that its threads need not wait for, or a sum of lanes or warps.
+COPIES = ("cp.async", "cp.async.bulk", "tma")
+REDUCERS = ("shuffle", "shared")
+LOADS = ("ld.", "st.")  # or an instruction of memory, whose name begins so
+
+
+def is_engine(name: str) -> bool:
+    return name in COPIES or name in REDUCERS or name.startswith(LOADS)
 
 
 @frozen
@@ -322,8 +329,7 @@ class Home:
     def beside(self) -> str | None:
         """The kernel whose warps share the blocks and pass the tensor, where `via` names one."""
         via = self.attributes.get("via")
-        engine = via is None or via in ENGINES or str(via).startswith(("ld.", "st."))
-        return None if engine else str(via)
+        return None if via is None or is_engine(str(via)) else str(via)
 
 
 @frozen

@@ -7,7 +7,7 @@ from attrs import define
 from kdsl.check.dealing import missing_feature, positive
 from kdsl.check.findings import a, listed
 from kdsl.check.loops import absent_stage, only_with
-from kdsl.check.model import DTYPE_BYTES, Carry, Home, Operator, Stage
+from kdsl.check.model import COPIES, DTYPE_BYTES, LOADS, Carry, Home, Operator, Stage
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -19,7 +19,6 @@ FITS = {"swizzle": ("shared", "workspace"), "pad": ("shared", "workspace", "stac
         "ring": ("shared", "registers"),
         "as": ("registers", "tensor_memory", "shared"), "alias": ("shared", "stack"),
         "lanes": ("registers",), "over": ("shared",)}  # fmt: skip
-ASYNCHRONOUS = ("cp.async", "cp.async.bulk", "tma")
 
 
 def memories(point: Point) -> tuple[str, ...]:
@@ -158,13 +157,13 @@ class _Line:
 
     def engine(self) -> None:
         via = self.attribute("via")
-        if via is None or via.name is None or via.name.text.startswith(("ld.", "st.")):
+        if via is None or via.name is None or via.name.text.startswith(LOADS):
             return
         if via.name.text in self.point.rule.kernels:
             return self.beside(via)
         if via.name.text not in self.point.target.has:
             self.point.report(missing_feature(self.point, via.name.text, via.name.span))
-        elif via.name.text in ASYNCHRONOUS and self.line.memory not in ("shared", "global"):
+        elif via.name.text in COPIES and self.line.memory not in ("shared", "global"):
             self.wrong(via, f"`{via.name.text}` copies into shared memory, not {a(self.line.memory)}",
                        self.line.memory,
                        "shared")  # fmt: skip

@@ -29,7 +29,7 @@ SENTENCES = {
     "absent_lane": "shuffle from lane {offset}, which takes no part in it",
     "left_out": "{detail} with the mask {mask}, which leaves out the thread itself",
     "unsettled": "register that a wgmma writes is used before a wait covers the product",
-    "unordered": "wgmma with no wgmma.fence since its registers were last free to change: at the start, and after a wait",
+    "unordered": "wgmma with no wgmma.fence since the start or the last wait, when its registers were free to change",
     "unfenced": "read by the copy engine or tensor cores of {where}, which thread {other_thread} wrote on line "
     "{other_line} with no fence.proxy.async between",
     "overwritten": "write of {where}, which the copy engine or the tensor cores may still read: no wait covers that",
