@@ -12,7 +12,7 @@ from kdsl.lower.toolchain.cc import CompilerFailed
 
 from .barriers import keeps_nothing_apart, may_come_after
 from .cuda_text import closing
-from .mutant import Edit, Mutant
+from .mutant import Edit, Mutant, applied
 from .verdict import Outcome
 
 ARCH = "sm_90a"
@@ -48,13 +48,25 @@ def reason_of(mutant: Mutant, text: str, outcome: Outcome) -> str:
         moved = mutant.operator == "early_barrier"
         shown = may_come_after(text, start, end) if moved else keeps_nothing_apart(text, start)
         return "a barrier that keeps no two threads apart, by the addresses on its sides" if shown else ""
-    if more_work(mutant):
+    if mutant.operator == "drop_warp_sync" and same_in_orders(mutant, text):
+        return "a rendezvous of a warp whose lanes touch what is their own: no race in eight orders of them"
+    if more_work(mutant) or returns_less(mutant, text):
         return "more work: in bounds, without a race, and nothing of it is read"
     if mutant.new in ("==", "!=") and same_without(mutant, text):
         return "a store of one value by any lane: without the condition nothing changes either"
     if mutant.operator == "loop_one_short" and adds_zero(text, mutant):
         return "a last turn whose condition never holds: it adds zero"
     return ""
+
+
+def same_in_orders(mutant: Mutant, text: str, count: int = 8) -> bool:
+    """Whether the first call has no finding and the same results in other orders of warps, lanes and copies."""
+    from . import programs
+
+    rule, kernel = mutant.subject.split(".")
+    changed, wanted = applied(text, mutant.edits), programs.unchanged(rule, 0)
+    runs = (programs.run(rule, 0, kernel, changed, seed=100 + number) for number in range(count))
+    return all(ran.result.verdict == "pass" and ran.content == wanted for ran in runs)
 
 
 def same_without(mutant: Mutant, text: str) -> bool:
@@ -72,6 +84,12 @@ def more_work(mutant: Mutant) -> bool:
     relaxed = mutant.operator == "off_by_one" and (mutant.old, mutant.new) in (("<", "<="), (">", ">="))
     wider = mutant.operator in ("loop_one_long", "drop_condition", "warp_of_thread", "no_early_return", "role_border")
     return relaxed or wider or any(isinstance(v, int) and v > 0 for v in mutant.launch.values())
+
+
+def returns_less(mutant: Mutant, text: str) -> bool:
+    """`||` made `&&` in the condition of an early return."""
+    line = text.index("\n", mutant.edits[0].start)
+    return mutant.operator == "connective" and mutant.new == "&&" and text[line:].lstrip().startswith("return;")
 
 
 def adds_zero(text: str, mutant: Mutant) -> bool:

@@ -77,8 +77,8 @@ class Ran:
     content: bytes
 
 
-def run(rule: str, number: int, kernel: str = "", text: str = "", launch=None) -> Ran:
-    """Call `number` of the rule with one kernel's text, or numbers of its launch, replaced."""
+def run(rule: str, number: int, kernel: str = "", text: str = "", launch=None, seed: int | None = None) -> Ran:
+    """Call `number` of the rule with another text of a kernel, other numbers of its launch, or in another order."""
     found, tried = lowered(rule), calls(rule)[number]
     bound = found.bind(tried.call, tried.final_state)
     symbols = {s.symbol: s.kernel for s in found.lowering.sources}
@@ -88,7 +88,7 @@ def run(rule: str, number: int, kernel: str = "", text: str = "", launch=None) -
             one = evolve(one, source=text) if text else one
             one = changed_launch(one, launch or {})
         launches.append(one)
-    result = emulate(launches, target=TARGET, seed=tried.seed, seconds=SECONDS)
+    result = emulate(launches, target=TARGET, seed=tried.seed if seed is None else seed, seconds=SECONDS)
     if result.refusal is not None:
         return Ran(result, False, result.explain(), b"")
     o, state = expected(rule, number)
