@@ -29,6 +29,7 @@ WRONG = {
         "drop_group_wait",
     ),
     "mathematics": ("drop_scan", "drop_stage", "swapped_operands", "other_option", "bound_off_by_one"),
+    "contract": ("promise",),
     "rule": ("misspelt", "drop_kernel", "part", "swapped_arguments"),
 }
 HARMLESS = ("claim_commuted", "layout", "operands_commuted", "condition_negated", "line_split")

@@ -24,6 +24,7 @@ from .verdict import Outcome
 
 RULE, KERNEL = "mma_bounded", "recurrence"
 CODE, PROMISES = f"{RULE}.{KERNEL}", f"{RULE}.promises"
+CHOICE = re.compile(rf"in (?:\[[\d, ]+\]|\d+\.\.\d+) +default (\d+)(?:, (\d+) on {programs.TARGET})?")
 ANCHOR = re.compile(r"^ *count\(mma\.sync\) at ptx >= \d+\n", re.MULTILINE)
 
 
@@ -90,9 +91,7 @@ CODE_OPERATORS: dict[str, Operator] = {
 @lru_cache(maxsize=1)
 def subjects() -> dict[str, str]:
     """The rule at its default choices alone: promises as tight as the code of one point hold only there."""
-    one_point = re.sub(
-        r"in (?:\[[\d, ]+\]|\d+\.\.\d+) +default (\d+)", r"in [\1] default \1", rules.subjects()[RULE]
-    )
+    one_point = CHOICE.sub(lambda m: "in [{0}] default {0}".format(m[2] or m[1]), rules.subjects()[RULE])
     return {CODE: programs.subjects()[CODE], PROMISES: one_point}
 
 

@@ -113,11 +113,8 @@ def lowered(library: Library, name: str, **changes) -> Lowering:
 
 def generated(lowering: Lowering) -> tuple:
     """Everything that a launch of the code depends on."""
-    plans = lowering.plan.kernels
-    return tuple(
-        (s.source, getattr(s, "shared_bytes", 0), k.threads, k.grid)
-        for s, k in zip(lowering.sources, plans, strict=True)
-    )
+    texts = tuple((s.source, getattr(s, "shared_bytes", 0)) for s in lowering.sources)
+    return texts, tuple((k.threads, k.grid) for k in lowering.plan.kernels)
 
 
 @lru_cache(maxsize=8)
