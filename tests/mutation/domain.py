@@ -53,6 +53,10 @@ SHAPES = (
     {"B": 3, "T": 256, "H": 16, "HV": 64},
     {"B": 1, "T": 2048, "H": 2, "HV": 2},
 )
+GATES = (
+    {"gate": "bounded", "lower_bound": -5.0}, {"gate": "bounded", "lower_bound": -2.5}, {"gate": "softplus"},
+    {"gate": "precomputed"},
+)  # fmt: skip
 TYPES = ("bf16", "f16", "f32")
 HEADS = tuple({"K": k, "V": v} for k, v in product((128, 64, 40, 17, 256), (128, 64, 72, 96, 256)))
 
@@ -62,8 +66,7 @@ def claims_some_call(library: Library, name: str) -> bool:
     rule = library.rules[name]
     target = next(iter(rule.targets), "cpu")
     alone = Library(library.operators, library.targets, library.instructions, library.tactics, {name: rule})
-    gates = ("bounded", "softplus", "precomputed")  # and of every dtype
-    for shape, heads, gate, (dtype, gates_in) in product(SHAPES, HEADS, gates, product(TYPES, TYPES)):
+    for shape, heads, gate, (dtype, gates_in) in product(SHAPES, HEADS, GATES, product(TYPES, TYPES)):
         tokens = (
             {"T": min(shape["T"], 8), "N": 4, "W": 1, "SLOTS": 9} if rule.operator == "kda.decode" else {}
         )
@@ -72,9 +75,7 @@ def claims_some_call(library: Library, name: str) -> bool:
         sizes = {n: v for n, v in sizes.items() if n in library.operators[rule.operator].sizes}
         dtypes = {**dict.fromkeys("qkv", dtype), "g": gates_in}
         try:
-            if select(
-                alone, target, rule.operator, sizes, dtypes, {"gate": gate, "lower_bound": -5.0}, {}
-            ).claims:
+            if select(alone, target, rule.operator, sizes, dtypes, gate, {}).claims:
                 return True
         except WrongCall:
             continue
