@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from attrs import frozen
@@ -24,6 +26,7 @@ from kdsl.emulate.rehearsals import CALLS, IN_TURN, Tried, rehearsals
 from kdsl.emulate.run import emulate
 from kdsl.lower.lowering import Lowering
 from kdsl.plan.model import Plan
+from kdsl.runtime.threads import thread_count
 from kdsl.source.diagnostic import Evidence
 from kdsl.validate import oracle
 from kdsl.validate.acceptance import acceptance
@@ -77,9 +80,19 @@ def runs(program: LoweredProgram, seed: int) -> Iterator[Rehearsal]:
     for kinds in IN_TURN:
         calls = rehearsals(program.operator, program.settings, sizes, seed, kinds)
         taken = [tried for tried in calls if takes(program, tried)]
-        yield from (run(program, tried) for tried in taken)
         if taken:
+            yield run(program, taken[0])  # alone: it compiles what all of them run
+            yield from side_by_side(program, taken[1:])
             return
+
+
+def side_by_side(program: LoweredProgram, calls: Sequence[Tried]) -> Iterator[Rehearsal]:
+    """The calls in their order, as many at a time as the machine has cores: each is a process of the emulator."""
+    pool = ThreadPoolExecutor(thread_count())
+    try:
+        yield from pool.map(partial(run, program), calls)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def run(program: LoweredProgram, tried: Tried) -> Rehearsal:

@@ -43,8 +43,9 @@ def same(name: str, call: Mapping[str, Any], seed: int = 0) -> Tried:
 
 
 def packed(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:
-    """Tails, an empty sequence, one of a single token, states: what `kdsl emulate` draws, shorter."""
-    return same("packed", chunk_call(np.random.default_rng([seed, 11]), sizes, (33, 0, 1, 16), settings))
+    """Tails, an empty sequence, one of a single token, states: what `kdsl emulate` draws, shorter. The last one starts
+    late and has more chunks than a ring has slots."""
+    return same("packed", chunk_call(np.random.default_rng([seed, 11]), sizes, (33, 0, 1, 70), settings))
 
 
 def rows_without_states(settings: Settings, sizes: Mapping[str, int], seed: int) -> Tried:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 from attrs import evolve
@@ -76,3 +77,23 @@ def test_what_the_emulator_does_not_know_is_said(step, tmp_path, monkeypatch, ca
         path = build([step], tmp_path / "step.kdsb")
     assert "was not tried on the emulator" in caplog.text
     assert rehearsal.CLAUSE not in [v.clause for v in read_bundle(path).manifest.variants[0].verdicts]
+
+
+def test_calls_are_reported_in_their_order(step, monkeypatch):
+    """They run side by side: a later one that fails at once does not come before an earlier one that fails late."""
+    late, names = threading.Event(), []
+
+    def run(program, tried):
+        names.append(tried.name)
+        if len(names) == 1:
+            return rehearsal.Rehearsal(tried.name)
+        if tried.name == "slots outside":
+            late.set()
+        else:
+            late.wait(5)
+        return rehearsal.Rehearsal(tried.name, "wrong")
+
+    monkeypatch.setattr(rehearsal, "run", run)
+    monkeypatch.setenv("KDSL_THREADS", "8")
+    (found,) = rehearsal.rehearsed(Lowering(step), 1)
+    assert late.is_set() and found.found == "speculative: wrong"  # the second of them
