@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from attrs import evolve
 
 from kdsl.check.graph import strip
-from kdsl.check.model import DTYPE_BYTES, Kernel, Read, Role, Stage
+from kdsl.check.model import DTYPE_BYTES, Kernel, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
 from kdsl.plan.cuda.alone import Alone, columns_of, deal_columns, refuse_other_warps, warps_apart
@@ -34,19 +34,19 @@ from kdsl.plan.cuda.private import (
 from kdsl.plan.cuda.products import Product, by_descriptor, product_of, product_steps, with_panels
 from kdsl.plan.cuda.rows import Parts, refuse_other_owners, with_parts, with_rows
 from kdsl.plan.cuda.sharing import with_shared_buffers
+from kdsl.plan.cuda.slots import copied, first_copies, refuse_fetched_starts, refuse_idle_slots, shared_copy
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
 from kdsl.plan.cuda.together import together
 from kdsl.plan.cuda.turns import first_warps
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
-from kdsl.plan.homes import extents, over, place, received
+from kdsl.plan.homes import place, received
 from kdsl.plan.layout import transposing_options
-from kdsl.plan.model import Decision, KernelPlan, Loop, PlannedStage, Tensor
+from kdsl.plan.model import Decision, KernelPlan, PlannedStage, Tensor
 from kdsl.plan.order import ordered
 from kdsl.plan.pins import Pins
 from kdsl.plan.refusal import PlanRefused
 from kdsl.plan.request import KernelRequest
 from kdsl.plan.stages import KernelStages, kernel_stages
-from kdsl.syntax import nodes as n
 
 SCOPES = {"shared": "shared.dyn", "registers": "warp", "thread": "local", "lane": "local"}
 
@@ -75,6 +75,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     landed = frozenset(s.tensor for s in copies if request.sequential is None)  # before the first stage, for good
     fetched = frozenset(stage.tensor for stage in copies) - landed
     slots = frozenset(passed) | request.handed
+    if request.sequential or not request.handed:  # one that hands on has to step, and is told so by its taker
+        refuse_idle_slots(kernel, tensors.values(), fetched | slots, request.sequential)
     tensors = with_shared_buffers(tensors, body, fetched | slots | parts.names, landed)
     builder = _Steps(kernel, role, tensors, pins, decisions)
     prologue, body, commits, epilogue = (
@@ -235,57 +237,6 @@ def one_role(kernel: Kernel) -> Role:
             help=("add `roles { all : 4 warps }`",),
         )  # fmt: skip
     return next(iter(kernel.roles.values()))
-
-
-def copied(name: str, kernel: Kernel, source: Tensor, settings: Mapping, request: KernelRequest) -> PlannedStage:
-    """The stage that fetches a workspace tensor into the kernel's own memory."""
-    sizes = extents(request.operator, settings, kernel)
-    span = kernel.homes[name].span
-    loops = tuple(Loop(index, sizes[index], "spatial") for index in source.indices)
-    read = Read(f"{name}.workspace", tuple(n.Name(span, i) for i in source.indices), span)
-    return PlannedStage(f"{name}_copy", "copy", name, source.indices, loops, None, read, {}, span)
-
-
-def first_copies(copies, tensors: Mapping[str, Tensor], kernel: Kernel) -> tuple[tuple[PlannedStage, ...], ...]:
-    """The same fetches for each step that no earlier step fetches for: as many as a ring has further slots."""
-    rings = {tensors[stage.tensor].ring for stage in copies}
-    if len(rings) > 1:
-        raise PlanRefused(
-            "D349", f"kernel `{kernel.name}`: its rings have depths {sorted(rings)}", kernel.span,
-            required="one depth for every tensor that is fetched for a step",
-        )  # fmt: skip
-    steps = range(max(rings, default=1) - 1)
-    suffixes = [f"_first_{step}" if len(steps) > 1 else "_first" for step in steps]
-    return tuple(tuple(evolve(stage, name=stage.name + suffix) for stage in copies) for suffix in suffixes)
-
-
-def shared_copy(stage: PlannedStage, kernel: Kernel, source: Tensor) -> Tensor:
-    """The tensor that a copy from the workspace fills: as much of it as the block uses."""
-    name, home = stage.tensor, kernel.homes[stage.tensor]
-    dtype = home.dtype or source.dtype
-    if home.memory != "shared" or dtype != source.dtype:
-        raise PlanRefused(
-            "D347", f"`{name}` comes from the workspace as {source.dtype}", home.span,
-            observed=f"{dtype} in {home.memory}", required=f"{source.dtype} in shared",
-        )  # fmt: skip
-    attributes = home.attributes
-    shape = tuple(loop.extent for loop in stage.loops)
-    return Tensor(
-        name, source.indices, shape, dtype, "shared", "step", home.span, pad=int(attributes.get("pad", 0)),
-        ring=int(attributes.get("ring", 1)), swizzle=int(attributes.get("swizzle", 0)), over=over(attributes),
-    )  # fmt: skip
-
-
-def refuse_fetched_starts(request: KernelRequest, incoming: Mapping[str, Tensor]) -> None:
-    """What a carry starts with is read where it lies, once; fetches are for the stages of a step."""
-    for read in (read for carry in request.graph.carries for read in carry.reads):
-        if read.tensor in incoming and read.tensor in request.kernel.homes:
-            home = request.kernel.homes[read.tensor]
-            raise PlanRefused(
-                "D347", f"`{read.tensor}` comes from the workspace before the first step", home.span,
-                observed=f"in {home.memory}", required="no place: a carry starts with it",
-                help=("drop the line",),
-            )  # fmt: skip
 
 
 def refuse_read_back(stages: tuple[PlannedStage, ...], tensors: Mapping[str, Tensor], kernel: Kernel) -> None:

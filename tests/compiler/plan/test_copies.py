@@ -51,3 +51,35 @@ def test_a_copy_does_not_cast(tmp_path):
     with pytest.raises(PlanRefused, match="is bf16 in this call") as caught:
         edited(tmp_path, TACTIC, body.replace(": in shared", ": f32 in shared"))
     assert caught.value.code == "D347"
+
+
+def tactic(name: str, old: str, new: str) -> str:
+    """The body of a shipped tactic with a part exchanged."""
+    text = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
+    body = text.split(f"tactic {name}(")[1].partition("{")[2].split("\n}\n")[0]
+    assert old in body
+    return body.replace(old, new)
+
+
+@pytest.mark.parametrize("applied, named, old, new, tensor, found", [
+    (TACTIC, "mma_recurrence", "ring depth via cp.async of 16 bytes\n    o_sum", "ring depth\n    o_sum", "vx",
+     "made in the step that reads it"),
+    (TACTIC, "mma_recurrence", "o_sum for write_o                : f32 in shared pad 4",
+     "o_sum for write_o : f32 in shared ring 2", "o_sum", "made in the step that reads it"),
+    ("apply chunk_operands(prepare)", "chunk_operands", "f32 in registers as mma.m16n8k16.C",
+     "f32 in registers as mma.m16n8k16.C ring 2", "l_raw", "no steps in kernel `prepare`"),
+])  # fmt: skip
+def test_a_ring_that_nothing_fills_is_refused(tmp_path, applied, named, old, new, tensor, found):
+    body = tactic(named, old, new).replace("kernel.", "prepare.")
+    with pytest.raises(PlanRefused, match=f"`{tensor}` has a ring of") as caught:
+        edited(tmp_path, applied, body)
+    assert (caught.value.code, caught.value.diagnostic.observed) == ("D366", found)
+
+
+def test_a_ring_of_copies_needs_steps(tmp_path):
+    columns = tactic("chunk_columns", "in shared pad 8 via", "in shared pad 8 ring 2 via")
+    columns = columns.replace("warps warps", "2 warps").replace("by width", "by 2")
+    operands = tactic("chunk_operands", "apply chunk_columns(2, 2)", "").replace("kernel.", "prepare.")
+    with pytest.raises(PlanRefused, match="`qx` has a ring of 2") as caught:
+        edited(tmp_path, "apply chunk_operands(prepare)", columns + operands)
+    assert (caught.value.code, caught.value.diagnostic.observed) == ("D366", "no steps in kernel `prepare`")

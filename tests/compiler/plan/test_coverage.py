@@ -15,6 +15,9 @@ TEXT = shipped().rules["mma_bounded"].declaration.span.text
 TACTICS = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
 RECURRENCE = TACTICS.split("tactic mma_recurrence(v_tile, depth) {")[1].split("\n}\n")[0].split('"""')[2]
 
+OPERANDS = TACTICS.split("tactic chunk_operands(kernel) {")[1].split("\n}\n")[0].split('"""')[2]
+OPERANDS = OPERANDS.replace("kernel.", "prepare.")
+
 
 def planned(folder, *changes: tuple[str, str], rule: str = "mma_bounded"):
     """The plan of a shipped rule with its tactic's lines in place and some of its text exchanged."""
@@ -65,12 +68,13 @@ def test_results_that_several_blocks_would_write(tmp_path):
 
 
 @pytest.mark.parametrize("line", [
-    "k_decayed, q_decayed, k_undone      : bf16 in shared", "k_decayed, q_decayed for recurrence : bf16 in workspace",
+    "k_decayed, q_decayed, k_undone : bf16 in shared", "k_decayed, q_decayed, inv for recurrence : bf16 in workspace",
 ])  # fmt: skip
 def test_decays_do_not_fit_f16(tmp_path, line):
     """exp(80) is beyond 65504, and exp(-80) beside it is 0: the operator offers bf16 for them."""
-    text = TEXT.replace(line, line.replace("f32", "f16").replace("bf16", "f16"))
-    assert text != TEXT
+    whole = TEXT.replace("apply chunk_operands(prepare)", OPERANDS)
+    text = whole.replace(line, line.replace("bf16", "f16"))
+    assert text != whole
     (tmp_path / "rule.kds").write_text(text, encoding="utf-8")
     result = check_paths([tmp_path / "rule.kds"])
     assert [d.code for d in result.diagnostics] == ["E308"] and "may not be stored as f16" in str(result.diagnostics)
