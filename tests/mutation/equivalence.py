@@ -50,6 +50,10 @@ def reason_of(mutant: Mutant, text: str, outcome: Outcome) -> str:
         return "a barrier that keeps no two threads apart, by the addresses on its sides" if shown else ""
     if mutant.operator == "drop_warp_sync" and same_in_orders(mutant, text):
         return "a rendezvous of a warp whose lanes touch what is their own: no race in eight orders of them"
+    if mutant.operator == "shared_element" and "kdsl_wgmma" in text[: mutant.edits[0].start].rpartition("\n")[2]:
+        return "the descriptor of an operand counts in 16 bytes: the same one"
+    if mutant.operator == "ring_of_role":
+        return "what one role alone uses, 16 bytes further on, where nothing else lies"
     if more_work(mutant) or returns_less(mutant, text):
         return "more work: in bounds, without a race, and nothing of it is read"
     if mutant.new in ("==", "!=") and same_without(mutant, text):

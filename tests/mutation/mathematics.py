@@ -126,8 +126,11 @@ def rule_text(name: str, form: Form, operator: OperatorModel) -> str:
     grid = ", ".join(i for i, index in operator.indices.items() if index.mode == "parallel")
     lines = "".join(f"    {key} = {value}\n" for key, value in form.form.items())
     block = f"  form {{\n{lines}  }}\n" if lines else ""
-    needs = '  require { gate is bounded and lower_bound >= -5.0 else "bounded gates" }\n'
+    needs = '    gate is bounded and lower_bound >= -5.0 else "bounded gates"\n'
     needs = needs if form.form.get("decay") in ("factored", "centred") else ""
+    if form.form.get("span") == "segmented":  # which keeps S states
+        needs += '    K == 16 and V == 16 else "small heads"\n'
+    needs = f"  require {{\n{needs}  }}\n" if needs else ""
     parts = ", ".join(operator.parts)
     kernel = f"  kernel all computes {parts} {{ grid {{ task : {grid} }} }}\n"
     return f"rule graph schedules {name} on cpu {{\n{needs}{block}{kernel}}}\n"
