@@ -75,7 +75,7 @@ def runner(field: bool = False) -> Path:
 
 def library(source: str, arch: int, field: bool = False) -> Path:
     """A translated kernel as a shared library for `runner(field)`; `arch` is `__CUDA_ARCH__`. Raises CannotEmulate."""
-    level = "-O2" if source.count("\n") < LONG_TEXT else "-Og"
+    level = "-O2" if source.count("\n") < LONG_TEXT else "-O1"
     flags = (*FLAGS, UNWRITTEN, level, "-fPIC", "-shared", f"-D__CUDA_ARCH__={arch}", *(FIELD if field else ()))
     key = _key("kernel", _headers(), *flags, source)
 
