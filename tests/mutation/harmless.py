@@ -25,7 +25,8 @@ def neighbours(text: str) -> Iterator[Edits]:
     """Two lines of a block exchanged."""
     lines = list(items(text))
     for (kind, s1, e1), (other, s2, e2) in zip(lines, lines[1:], strict=False):
-        if kind == other and kind != "grid" and text[e1:s2].strip(" \n;") == "":
+        goes_on = text[:s1].rstrip().endswith(",")  # from the line before
+        if kind == other and kind != "grid" and not goes_on and text[e1:s2].strip(" \n;") == "":
             yield (Edit(s1, e1, text[s2:e2].strip()), Edit(s2, e2, text[s1:e1].strip()))
 
 
