@@ -139,12 +139,14 @@ def test_the_example_of_the_documentation_is_refused_and_cured():
 def with_tactic(folder, name: str, old: str, new: str):
     """mma_bounded with a tactic of its own, in which a placement is another one; nothing is promised of conflicts."""
     text = (data_root() / "stdlib/tactics/mma.kds").read_text(encoding="utf-8")
-    start = text.index(f"tactic {name}(")
-    tactic = text[start : text.index("\n}\n", start) + 3]
-    assert old in tactic
-    rule = file_of("mma_bounded").read_text(encoding="utf-8").replace(f"apply {name}(", "apply own(")
-    tactic = tactic.replace(old, new).replace(f"tactic {name}(", "tactic own(")
-    (folder / "own.kds").write_text(re.sub(r" +bank_conflicts .*\n", "", rule) + "\n" + tactic, encoding="utf-8")
+    tactics = dict(re.findall(r"^tactic (\w+)(\(.*?^}\n)", text, re.M | re.S))
+    assert old in tactics[name]
+    tactics[name] = tactics[name].replace(old, new)
+    rule = re.sub(r" +bank_conflicts .*\n", "", file_of("mma_bounded").read_text(encoding="utf-8"))
+    own = "\n".join([rule, *(f"tactic {known}{body}" for known, body in tactics.items())])
+    for known in tactics:
+        own = re.sub(rf"\b(tactic|apply) {known}\(", rf"\1 own_{known}(", own)
+    (folder / "own.kds").write_text(own, encoding="utf-8")
     return folder / "own.kds"
 
 

@@ -33,7 +33,7 @@ CASES = {
     "the only kernel missing": (cut(CPU, "  kernel all", "  ensure {"), ["E401", "E401"]),
     "one of two kernels missing": (cut(BOUNDED, "  kernel recurrence", "  ensure {\n    spills"), ["E401"]),
     "a reader misspelt": (BOUNDED.replace("inv for recurrence ", "inv for recurrenc "), ["E101"]),
-    "a home given twice": (replaced(BOUNDED, "inv for recurrence                  :", "inv :"), ["E102"]),
+    "a home given twice": (replaced(BOUNDED, "gamma, b for recurrence                  :", "rate :"), ["E102"]),
     "a requirement that nothing meets": (replaced(BOUNDED, "K == 128 and", "K == 16 / 0 and"), ["E503"]),
     "a comma before a colon": (replaced(CPU, "l, m, inv            :", "l, m, inv, :"), ["E016"]),
     "a bound that is a sum": (replaced(OPERATOR, "sum over p < i of", "sum over p < i + 1 of"), ["E206"]),
