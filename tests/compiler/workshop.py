@@ -146,3 +146,14 @@ def figures(result: Acceptance) -> tuple[float, ...]:
     """The four numbers of the error table: rms ratio and worst element's share of its limit, o then state."""
     pairs = (result.o, result.final_state)
     return tuple(x for one in pairs for x in (one.rms_ratio, one.worst_share))
+
+
+def tactic_body(name: str) -> str:
+    """The lines of a tactic of stdlib/tactics/mma.kds, to stand in a kernel in place of `apply`."""
+    text = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
+    return text.split(f"tactic {name}(")[1].split("\n}\n")[0].split('"""')[2]
+
+
+def chunk_operands() -> str:
+    """What `apply chunk_operands(prepare)` stands for."""
+    return tactic_body("chunk_operands").replace("kernel.", "prepare.")

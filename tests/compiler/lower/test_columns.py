@@ -6,19 +6,16 @@ import re
 
 import pytest
 
-from kdsl.data import data_root
 from kdsl.lower.guards import guards, joined
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tvm import BufferLoad, BufferStore, For, ForKind, SeqStmt, Var, decl_buffer, tirx
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import chunk_operands, library_of, plan, shipped, tactic_body
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
-TACTICS = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
-OPERANDS = TACTICS.split("tactic chunk_operands(kernel) {")[1].split("\n}\n")[0].split('"""')[2]
 TEXT = shipped().rules["mma_bounded"].declaration.span.text.replace(
-    "apply chunk_operands(prepare)", OPERANDS.replace("kernel.", "prepare.")
+    "apply chunk_operands(prepare)", chunk_operands()
 )
 PIN = "    prepare.blocks_per_sm = if g is bf16 then 14 else 10\n"
 
@@ -83,7 +80,7 @@ def test_a_pin_cannot_take_the_barrier_before_matrix_loads_away(tmp_path):
 
 def test_one_stage_has_one_owner(tmp_path):
     """The gates by lanes of i, of which each lane of d makes a running sum: no lane owns both."""
-    body = TACTICS.split("tactic chunk_columns(warps, width) {")[1].split("\n}\n")[0]
+    body = tactic_body("chunk_columns")
     body = body.replace("warps warps", "2 warps").replace("by width", "by 2").replace("shift, lg, gc", "shift, gc")
     body = body.replace("  place {", "  place {\n    lg : f32 in registers lanes i by 1")
     with pytest.raises(PlanRefused, match="lanes that own") as caught:

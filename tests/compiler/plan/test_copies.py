@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.data import data_root
 from kdsl.driver.package import alignment
 from kdsl.lower.lowering import Lowering
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, plan, shipped, tactic_body
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 TEXT = shipped().rules["mma_bounded"].declaration.span.text
@@ -45,8 +44,7 @@ def test_a_view_whose_neighbours_nobody_claims_is_not_copied(tmp_path):
 
 
 def test_a_copy_does_not_cast(tmp_path):
-    tactics = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
-    body = tactics.split("tactic mma_recurrence(v_tile, depth) {")[1].split("\n}\n")[0]
+    body = tactic_body("mma_recurrence")
     assert "    vx  " in body
     with pytest.raises(PlanRefused, match="is bf16 in this call") as caught:
         edited(tmp_path, TACTIC, body.replace(": in shared", ": f32 in shared"))
@@ -55,8 +53,7 @@ def test_a_copy_does_not_cast(tmp_path):
 
 def tactic(name: str, old: str, new: str) -> str:
     """The body of a shipped tactic with a part exchanged."""
-    text = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
-    body = text.split(f"tactic {name}(")[1].partition("{")[2].split("\n}\n")[0]
+    body = tactic_body(name)
     assert old in body
     return body.replace(old, new)
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kdsl.check import check_paths
-from kdsl.data import data_root
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import chunk_operands, library_of, plan, shipped, tactic_body
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 TEXT = shipped().rules["mma_bounded"].declaration.span.text
-TACTICS = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
-RECURRENCE = TACTICS.split("tactic mma_recurrence(v_tile, depth) {")[1].split("\n}\n")[0].split('"""')[2]
-
-OPERANDS = TACTICS.split("tactic chunk_operands(kernel) {")[1].split("\n}\n")[0].split('"""')[2]
-OPERANDS = OPERANDS.replace("kernel.", "prepare.")
+RECURRENCE = tactic_body("mma_recurrence")
 
 
 def planned(folder, *changes: tuple[str, str], rule: str = "mma_bounded"):
@@ -72,7 +67,7 @@ def test_results_that_several_blocks_would_write(tmp_path):
 ])  # fmt: skip
 def test_decays_do_not_fit_f16(tmp_path, line):
     """exp(80) is beyond 65504, and exp(-80) beside it is 0: the operator offers bf16 for them."""
-    whole = TEXT.replace("apply chunk_operands(prepare)", OPERANDS)
+    whole = TEXT.replace("apply chunk_operands(prepare)", chunk_operands())
     text = whole.replace(line, line.replace("bf16", "f16"))
     assert text != whole
     (tmp_path / "rule.kds").write_text(text, encoding="utf-8")
