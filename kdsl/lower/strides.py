@@ -25,6 +25,7 @@ from kdsl.lower.tvm import (
     TensorLoad,
     Var,
     decl_buffer,
+    same_memory,
     structural_equal,
     structural_map,
     structural_walk,
@@ -67,9 +68,9 @@ def inner_names(body) -> list:
 
 
 def stored(body) -> list:
-    """Data of the buffers that the body writes."""
+    """The buffers that the body writes."""
     found: list = []
-    structural_walk(body, (BufferStore, lambda s: found.append(s.buffer.data)))
+    structural_walk(body, (BufferStore, lambda s: found.append(s.buffer)))
     return found
 
 
@@ -194,7 +195,7 @@ class Steps:
                 if isinstance(node, Var):
                     varying.extend(v for v in (self.variable, *self.inner) if node.same_as(v))
                 else:
-                    varying.extend(data for data in self.written if node.source.data.same_as(data))
+                    varying.extend(buffer for buffer in self.written if same_memory(node.source, buffer))
 
             structural_walk(e, ((Var, TensorLoad), look))
             self.known[hash(e)] = e, not varying

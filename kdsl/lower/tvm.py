@@ -52,7 +52,7 @@ with _without_torch():
     import tvm.s_tir.transform as s_transform
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
-    from tvm.ir import Expr, PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
+    from tvm.ir import Expr, PointerType, PrimType, Range, StringImm, assert_structural_equal, load_json, save_json
     from tvm.ir.expr import Call, TensorLoad
     from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
     from tvm.s_tir.schedule import ScheduleError, Trace
@@ -80,6 +80,12 @@ with _without_torch():
     from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
 
+def same_memory(one, other) -> bool:
+    """Whether two buffers are of one allocation. (`data` is made anew whenever it is asked for, so it is never the
+    same object.)"""
+    return one.same_as(other) or structural_equal(one.data, other.data)
+
+
 def deep_copy(node):
     """A node with everything it is made of anew. (`load_json` would first look for texts of older versions, which takes
     ten times as long.)"""
@@ -89,7 +95,8 @@ def deep_copy(node):
 __all__ = [
     "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr",
     "For", "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
-    "ScheduleError", "SeqStmt", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget", "Var",
-    "assert_structural_equal", "check_versions", "decl_buffer", "deep_copy", "load_json", "op", "s_tir", "s_transform",
-    "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform", "tirx", "tvm",
+    "ScheduleError", "SeqStmt", "StringImm", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget",
+    "Var", "assert_structural_equal", "check_versions", "decl_buffer", "deep_copy", "load_json", "op", "s_tir",
+    "s_transform", "same_memory", "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform",
+    "tirx", "tvm",
 ]  # fmt: skip
