@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from kdsl.lower.copies import filling, without_round_trips
+from kdsl.lower.counting import with_narrow_steps
+from kdsl.lower.fresh import with_fresh_products
 from kdsl.lower.guards import with_joined_guards
 from kdsl.lower.intrinsics.warpgroup import PREFIX as DESCRIBED
+from kdsl.lower.pairs import with_pairs
 from kdsl.lower.sourcemap import SourceMap, marked_module, unmarked
 from kdsl.lower.stir.schedule import ScheduledKernel
 from kdsl.lower.strides import with_strides
@@ -77,8 +80,8 @@ def passes(*own):
         s_transform.LowerThreadAllreduce(),
         with_swizzles,
         s_transform.InjectPTXAsyncCopy(),
-        s_transform.MergeSharedMemoryAllocations(),
         *own,
+        s_transform.MergeSharedMemoryAllocations(),
         with_joined_guards,
         t_transform.SplitHostDevice(),
     ]
@@ -136,6 +139,7 @@ def lower_cuda(
     resident: int | None = None,
     turns: Mapping[str, int] | None = None,
     together: Sequence[Sequence[str]] = (),
+    at_once: int = 1,
 ) -> CudaSource:
     """CUDA C++ of a scheduled kernel for `arch` (as nvcc names it: sm_90a), with the lines of `stages`.
 
@@ -144,12 +148,12 @@ def lower_cuda(
     target = TvmTarget({"kind": "cuda", "arch": arch}, host="llvm")
     with tvm.transform.PassContext(config=CONFIG):
         module = t_transform.BindTarget(target)(marked_module(kernel.module, stages))
-        for step in passes(with_turns(turns or {}, stages, threads[-1]), with_rows_together(together, stages)):
+        for step in passes(with_turns(turns or {}, stages, threads[-1]), with_rows_together(together, stages, at_once)):
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
         shared = shared_bytes(func.body)
         module = t_transform.LowerIntrin()(t_transform.StmtSimplify()(lower_warp_memory(func)))
-        module = with_strides(module)
+        module = with_pairs(with_fresh_products(with_narrow_steps(with_strides(module))))
         (func,) = module.functions.values()
         if resident is not None:
             func = func.with_attr(MIN_BLOCKS, resident)

@@ -77,7 +77,7 @@ class Lowering:
                 arch = str(self.plan.target.fields["tool"])
                 stages = tuple(dict.fromkeys(stage.name for stage in kernel.stages))
                 return lower_cuda(scheduled, arch, kernel.threads, stages, kernel.resident, kernel.turns,
-                                  kernel.together)  # fmt: skip
+                                  kernel.together, kernel.at_once)  # fmt: skip
             return lower_host(scheduled)
 
     @cached_property

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from kdsl.lower.reads import read_at_once
 from kdsl.lower.sourcemap import begun, is_mark, rebuilt, renamed, with_bodies
 from kdsl.lower.tvm import For, SeqStmt
 
@@ -19,18 +20,18 @@ class Rows:
     body: list
 
 
-def with_rows_together(groups: Sequence[Sequence[str]], stages: Sequence[str]):
-    """The pass that joins the loops of every group."""
+def with_rows_together(groups: Sequence[Sequence[str]], stages: Sequence[str], at_once: int = 1):
+    """The pass that joins the loops of every group, and has `at_once` rows read before the first of them writes."""
     numbers = [{stages.index(name) for name in group if name in stages} for group in groups]
 
     def joined(module):
-        return with_bodies(module, lambda body: changed(body, numbers))
+        return with_bodies(module, lambda body: changed(body, numbers, at_once))
 
     return joined if numbers else lambda module: module
 
 
-def changed(statement, groups: list[set[int]]):
-    statement = rebuilt(statement, lambda inner: changed(inner, groups))
+def changed(statement, groups: list[set[int]], at_once: int):
+    statement = rebuilt(statement, lambda inner: changed(inner, groups, at_once))
     if not isinstance(statement, SeqStmt):
         return statement
     parts, made = list(statement.seq), []
@@ -40,14 +41,15 @@ def changed(statement, groups: list[set[int]]):
             made.append(parts.pop(0))
             continue
         group = next((group for group in groups if first.number in group), set())
-        bodies = list(first.body)
+        bodies, alone = list(first.body), True
         while rest and first.number in group:
             other, after = leading(rest)
             if other is None or other.number not in group or not alike(first.loop, other.loop):
                 break
             bodies += [renamed(part, other.loop.loop_var, first.loop.loop_var) for part in other.body]
-            rest = after
-        made.append(rebuilt(first.loop, lambda _, bodies=bodies: SeqStmt(bodies)))
+            rest, alone = after, False
+        loop = rebuilt(first.loop, lambda _, bodies=bodies: SeqStmt(bodies))
+        made.append(loop if alone else read_at_once(loop, at_once))
         parts = rest
     return SeqStmt(made) if len(made) > 1 else made[0]
 

@@ -177,6 +177,7 @@ class KernelPlan:
     resident: int | None = None  # blocks that an SM must be able to hold: it bounds the registers
     turns: Mapping[str, int] = field(factory=dict)  # by how many warps stages on few warps are turned
     together: tuple[tuple[str, ...], ...] = ()  # stages on columns that lanes own, done row by row
+    at_once: int = 1  # rows of those whose reads of shared memory come before the first one's writes
     registers: int | None = None  # of a thread, where kernels of one launch deal them out
     beside: str | None = None  # the kernel whose warps share its blocks and pass it tensors in rings of shared memory
     passed: Mapping[str, str] = field(factory=dict)  # tensors that come from there, and what they are called there

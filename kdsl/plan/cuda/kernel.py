@@ -99,6 +99,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         together=together(body, tensors, (*fences, *syncs), request.handed),
+        at_once=pins.number(kernel.name, "rows_at_once") or 1,
         turns={name: warp for name, warp in turned.items() if warp},
         registers=role.registers, beside=beside_of(kernel, arrivals, tensors), passed=passed,
         steps=(), decisions=(), span=kernel.span,
