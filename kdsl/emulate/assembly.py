@@ -105,11 +105,13 @@ def _operand(text: str, line: int) -> tuple[str, str]:
 
 def _calls(statement: Statement) -> str:
     lines = ["do { using namespace kdsl;"]
-    of_product = [c == "+f" and "wgmma.mma_async" in statement.template for c, _ in statement.outputs]
+    of_product = [c[-1] == "f" and "wgmma.mma_async" in statement.template for c, _ in statement.outputs]
     for number, (constraint, expression) in enumerate(statement.outputs):
         kind = constraint[-1]
         read = "parts::of_product" if of_product[number] else _CONSTRAINT[kind][1]
         initial = f" = {read}({expression})" if "+" in constraint else "{}"
+        if of_product[number] and "+" not in constraint:
+            initial = f" = parts::before_product({expression})"
         lines.append(f"{_OUTPUT_TYPE[kind]} kdsl_{number}{initial};")
     for number, (constraint, expression) in enumerate(statement.inputs, len(statement.outputs)):
         type_name, conversion = _CONSTRAINT[constraint[-1]]

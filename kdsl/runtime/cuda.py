@@ -23,6 +23,7 @@ from kdsl.runtime.frame import Frame, c_type, reader
 from kdsl.runtime.workspace import POISON_BYTE, poisoned
 
 # Blocks of a grid along x, y and z (CUDA C++ Programming Guide, technical specifications).
+LARGEST_SIZE = 2**31 - 1  # kernels count tokens, heads and sequences in 32 bits, and offsets in 64
 LARGEST_GRID = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 # Shared memory of a block that needs no asking.
 PLAIN_SHARED_BYTES = 48 << 10
@@ -128,6 +129,11 @@ class _Launch:
 
     def _blocks(self, frame: Frame) -> tuple[int, int, int]:
         """The grid for the sizes of a frame; 0 along some axis if there is nothing to do."""
+        for name, size in frame.sizes.items():
+            if size > LARGEST_SIZE:
+                raise LaunchError(
+                    self.kernel.name, f"size {name}", f"{name} = {size}", f"{name} <= {LARGEST_SIZE}", "split the call"
+                )
         blocks = tuple([expression.evaluate(frame.sizes) for _, expression in self._grid])
         for count, (axis, expression) in zip(blocks, self._grid, strict=True):
             if not 0 <= count <= LARGEST_GRID[axis]:

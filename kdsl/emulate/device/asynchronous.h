@@ -27,6 +27,11 @@ inline f32* accumulator(const Reference<f32>& own) {
   return own.own();
 }
 template <class R> f32 of_product(R&& own) { return result_of(accumulator(own)); }
+// A register whose value the statement does not take: what an earlier product left in it is gone.
+template <class R> f32 before_product(R&& own) {
+  result_of(accumulator(own));
+  return no_result();
+}
 template <class R> void to_product(R&& own, const f32& value) { hold_result(accumulator(own), value); }
 
 }  // namespace kdsl::parts

@@ -79,6 +79,7 @@ KDSL_INTERFACE void wait_products(uint32_t pending_groups);
 // The result of a product comes to its register when the thread has waited for it; products add to it before that.
 KDSL_INTERFACE void hold_result(f32* place, f32 value);
 KDSL_INTERFACE f32 result_of(f32* place);
+KDSL_INTERFACE f32 no_result();
 
 // One argument of a launch: a buffer, or the bits of a number.
 struct Argument { const Region* region; uint64_t bits; };  // a float32 of the fields is two cells

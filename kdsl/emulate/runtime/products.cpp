@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <limits>
 
 #include "../device/numbers.h"
 #include "findings.h"
@@ -212,6 +213,7 @@ void wait_products(uint32_t pending) {
 #ifdef KDSL_FIELD
 void hold_result(f32* place, f32 value) { *place = value; }  // which says of itself that it is not settled
 f32 result_of(f32* place) { return *place; }
+f32 no_result() { return f32::of(kPoison); }
 
 void check_settled(Datum tail) {
   const uint32_t number = tail & kPayload;
@@ -244,6 +246,8 @@ f32 result_of(f32* place) {
   results.pop_back();
   return value;
 }
+
+f32 no_result() { return std::numeric_limits<f32>::quiet_NaN(); }
 
 void check_registers(const void*, unsigned) {}
 #endif

@@ -78,9 +78,14 @@ def shape_of(name: str) -> Shape:
     return Shape(columns, depth, dtype, stored, int(swizzle.removeprefix("sw")))
 
 
-def device_source(shape: Shape) -> str:
+def fresh_name(shape: Shape) -> str:
+    return f"{shape.name}_fresh"
+
+
+def device_source(shape: Shape, fresh: bool = False) -> str:
     """CUDA of one product. `c`: the lane's accumulators, 8 for 16 columns; `a`: its fragments of A, 8 values for 16 of
-    the depth; `b`: the first panel of B in shared memory, at a multiple of 8 rows."""
+    the depth; `b`: the first panel of B in shared memory, at a multiple of 8 rows. A `fresh` one does not add to what
+    the accumulators hold."""
     _, ctype, ptx = DTYPES[shape.dtype]
     sums, steps = shape.columns // 2, shape.depth // DEPTH
     registers = ", ".join(f"%{i}" for i in range(sums))
@@ -90,16 +95,19 @@ def device_source(shape: Shape) -> str:
     for step in range(steps):
         a = ", ".join(f"%{sums + 4 * step + i}" for i in range(4))
         b = f"%{sums + 4 * steps + step}"
-        issues.append(f'    "{opcode} {{{registers}}}, {{{a}}}, {b}, add, 1, 1, {transposed};"')
-    outputs = ", ".join(f'"+f"(c[{i}])' for i in range(sums))
+        adds = "add" if step or not fresh else "fresh"
+        issues.append(f'    "{opcode} {{{registers}}}, {{{a}}}, {b}, {adds}, 1, 1, {transposed};"')
+    outputs = ", ".join(f'"{"=" if fresh else "+"}f"(c[{i}])' for i in range(sums))
+    name = fresh_name(shape) if fresh else shape.name
+    predicates = ["{.reg .pred add; setp.ne.b32 add, 1, 0;", ".reg .pred fresh; setp.ne.b32 fresh, 0, 0;"]
     inputs = [f'"r"(a[{i}])' for i in range(4 * steps)]
     inputs += [f'"l"(b + {start * ITEM >> 4})' for start in shape.steps]
     return "\n".join([
-        f"__device__ __forceinline__ void {shape.name}(float* c, const {ctype}* a_, const {ctype}* b_) {{",
+        f"__device__ __forceinline__ void {name}(float* c, const {ctype}* a_, const {ctype}* b_) {{",
         "  const unsigned* a = reinterpret_cast<const unsigned*>(a_);",
         "  unsigned long long b = (unsigned)__cvta_generic_to_shared(b_);",
         f"  b = (b >> 4 & 0x3fff) | 0x{shape.descriptor:x}ull;",
-        '  asm volatile("{.reg .pred add; setp.ne.b32 add, 1, 0;"',
+        f'  asm volatile("{"".join(predicates[: 1 + fresh])}"',
         '    "wgmma.fence.sync.aligned;"',
         *issues,
         '    "wgmma.commit_group.sync.aligned;"',

@@ -34,6 +34,16 @@ def uneven(a: T.handle, b: T.handle, n: T.int64):
         B[c % T.int64(4)] = c
 
 
+@T.prim_func(s_tir=True)
+def told(a: T.handle, b: T.handle, n: T.int64, stride: T.int64):
+    """Where a step writes depends on what steps before it have written."""
+    A = T.match_buffer(a, (1048576,), "float32")
+    B = T.match_buffer(b, (1048576,), "int64")
+    for c in T.serial(n):
+        A[(B[0] + c) * stride] = T.float32(1)
+        B[0] = T.int64(5)
+
+
 def text(func) -> str:
     return with_strides(tvm.IRModule({"main": func})).script()
 
@@ -52,11 +62,16 @@ def test_other_addresses_are_left_alone():
     assert "at_" not in found and "c * c" in found and "B[c] + c" in found
 
 
+def test_a_number_that_the_steps_write_is_read_in_every_step():
+    found = text(told)
+    assert "at_" not in found and "A[(B[0] + c) * stride] = " in found
+
+
 def test_no_step_of_a_shipped_kernel_multiplies_by_a_stride():
     (launch,) = Lowering(plan(shipped(), "wgmma_fused", target="sm_90a", **ON)).sources
     for kernel in ("prepare", "recurrence"):
         body = launch.source.split(f"void kdsl_{kernel}_kernel_role(")[1].split("\n}\n")[0]
-        loop = body.split("for (int64_t c = ")[1]
+        loop = body.split("for (int c = ")[1]
         accesses = [line for line in loop.split("\n") if "_ptr + " in line or "ptx_cp_async" in line]
         assert accesses and not [line for line in accesses if re.search(r"_stride\d", line)]
 

@@ -187,6 +187,15 @@ def test_grids_that_no_gpu_takes(gpu, chunk, grid, message):
     assert gpu.launches == []
 
 
+def test_a_size_beyond_32_bits(gpu, chunk, monkeypatch):
+    """Kernels count in 32 bits."""
+    chunk()
+    monkeypatch.setattr("kdsl.runtime.cuda.LARGEST_SIZE", 11)
+    with DeviceTensors(), pytest.raises(LaunchError, match=r"size T: found T = 12; needed T <= 11; split the call"):
+        chunk_kda(**draw())
+    assert gpu.launches == []
+
+
 @pytest.mark.parametrize(
     ("call", "status", "message"),
     [
