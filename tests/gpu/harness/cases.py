@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.outcome import Checks, Context, accepted
-from harness.runner import decode
+from harness.runner import decode, taken
 from kdsl import kda
 from kdsl.bench.outcome import Outcome
 from kdsl.runtime import ArgumentTypeError, CallRequest, NoVariant
@@ -140,18 +140,16 @@ def _k12(context: Context) -> Outcome:
 
 def _k13(context: Context) -> Outcome:
     """Right, or a refusal that names beta; never read as if contiguous."""
-    call = context.random_call(context.rng(13), 96)
-    o, _ = context.run(call)
-    arguments = context.run.arguments(call)
+    arguments, (o, _) = taken(context.run.arguments(context.random_call(context.rng(13), 96)))
     beta = arguments["beta"]
-    wide = beta.new_zeros((*beta.shape[:-1], 2 * HEADS))
+    wide = beta.new_zeros((*beta.shape[:-1], 2 * beta.shape[-1]))
     wide[..., ::2] = beta
     try:
         strided, _ = kda.chunk_kda(**arguments | {"beta": wide[..., ::2]})
     except NoVariant as refusal:
         named = "beta has strides" in str(refusal)
         return Outcome(named, "refused by name" if named else f"refused otherwise: {refusal}")
-    return _same("o", context.device.to_host(strided), o)
+    return _same("o", context.device.to_host(strided), context.device.to_host(o))
 
 
 def _k14(context: Context) -> Outcome:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.outcome import Checks, Context, accepted
+from harness.runner import taken
 from kdsl import kda
 from kdsl.bench.outcome import Outcome, Skip
 from kdsl.runtime import NoVariant
@@ -182,30 +183,31 @@ def _wider(torch: Any, tensor: Any, more: int) -> Any:
 
 def _strided(context: Context, name: str, relaid: Callable[[Any, Any], Any]) -> Outcome:
     """What the contiguous tensor gives, bit for bit, or a refusal that names the tensor."""
-    arguments = context.run.arguments(context.random_call(context.rng(37), 96))
-    return _as_contiguous(context, arguments, {name: relaid(context.device.torch, arguments[name])})
+    arguments, needed = taken(context.run.arguments(context.random_call(context.rng(37), 96)))
+    return _as_contiguous(context, arguments, needed, {name: relaid(context.device.torch, arguments[name])})
 
 
 def _transposed(context: Context) -> Outcome:
-    arguments = context.run.arguments(context.random_call(context.rng(38), 96))
+    arguments, needed = taken(context.run.arguments(context.random_call(context.rng(38), 96)))
     heads_first = {name: arguments[name].transpose(1, 2).contiguous() for name in ("q", "k", "v")}
-    return _as_contiguous(context, arguments, {n: t.transpose(1, 2) for n, t in heads_first.items()})
+    return _as_contiguous(context, arguments, needed, {n: t.transpose(1, 2) for n, t in heads_first.items()})
 
 
 def _far(context: Context, name: str) -> Outcome:
     """Tokens so far apart that the last is beyond 2^31 elements."""
     if context.small:
         raise Skip("it takes 5 GB")
-    arguments = context.run.arguments(context.random_call(context.rng(40), 70))
+    arguments, needed = taken(context.run.arguments(context.random_call(context.rng(40), 70)))
     tensor, apart = arguments[name], FAR // 64
     memory = tensor.new_empty(tensor.shape[1] * apart)
     far = memory.as_strided(tensor.shape, (memory.numel(), apart, *tensor.stride()[2:]))
     far.copy_(tensor)
-    return _as_contiguous(context, arguments, {name: far})
+    return _as_contiguous(context, arguments, needed, {name: far})
 
 
-def _as_contiguous(context: Context, arguments: Mapping[str, Any], changed: Mapping[str, Any]) -> Outcome:
-    needed = kda.chunk_kda(**arguments)
+def _as_contiguous(
+    context: Context, arguments: Mapping[str, Any], needed: tuple[Any, Any], changed: Mapping[str, Any]
+) -> Outcome:
     try:
         found = kda.chunk_kda(**{**arguments, **changed})
     except NoVariant as refusal:

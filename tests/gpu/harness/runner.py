@@ -63,22 +63,36 @@ class Runner:
 def repeated(arguments: Mapping[str, Any], refusal: NoVariant) -> tuple[Any, Any]:
     """Results of the call, taken from one whose heads are there several times. Raises the refusal where a variant
     wants other things than more heads, or still takes no call."""
-    heads = arguments["v"].shape[2]
-    sequences = arguments["q"].shape[0] if arguments.get("cu_seqlens") is None else len(arguments["cu_seqlens"]) - 1
-    times = -(-MANY_HEADS // max(heads * sequences, 1))
-    if not any(f"HV = {heads}" in line and "HV * N >" in line for line in refusal.refusals) or times < 2:
-        raise refusal
-    wide = {
-        name: value.repeat(tuple(times if axis == HEAD_AXIS[name] else 1 for axis in
-                                                         range(value.ndim)))
-        if HEAD_AXIS.get(name) is not None and value is not None else value
-        for name, value in arguments.items()
-    }  # fmt: skip
+    heads, wide = arguments["v"].shape[2], widened(arguments, refusal)
     try:
         o, state = kda.chunk_kda(**wide)
     except NoVariant:
         raise refusal from None
     return first_of(o, 2, heads), None if state is None else first_of(state, 1, heads)
+
+
+def widened(arguments: Mapping[str, Any], refusal: NoVariant) -> dict[str, Any]:
+    """The call with its heads several times, as many as a rule for many heads wants. Raises the refusal where a variant
+    wants other things than more heads."""
+    heads = arguments["v"].shape[2]
+    sequences = arguments["q"].shape[0] if arguments.get("cu_seqlens") is None else len(arguments["cu_seqlens"]) - 1
+    times = -(-MANY_HEADS // max(heads * sequences, 1))
+    if not any(f"HV = {heads}" in line and "HV * N >" in line for line in refusal.refusals) or times < 2:
+        raise refusal
+    return {
+        name: value.repeat(tuple(times if axis == HEAD_AXIS[name] else 1 for axis in range(value.ndim)))
+        if HEAD_AXIS.get(name) is not None and value is not None else value
+        for name, value in arguments.items()
+    }  # fmt: skip
+
+
+def taken(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, Any]]:
+    """The call, or the one with more heads if only that is taken, and its results. Raises NoVariant."""
+    try:
+        return dict(arguments), kda.chunk_kda(**arguments)
+    except NoVariant as refusal:
+        wide = widened(arguments, refusal)
+    return wide, kda.chunk_kda(**wide)
 
 
 def first_of(result: Any, axis: int, heads: int) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from kdsl import kda
 from kdsl.bench import device, measure
@@ -15,6 +16,7 @@ from kdsl.bench.cases import Case
 from kdsl.bench.outcome import Unknown
 from kdsl.bundle import write_bundle
 from kdsl.bundle.load import read_bundle
+from kdsl.runtime import NoVariant
 
 from . import fake_torch_cuda
 from .conftest import kda_flags, kda_source, kda_variant, simple_manifest
@@ -335,3 +337,40 @@ def test_the_script_needs_no_compiler_and_no_lark(tmp_path, build_kda):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_rule_for_many_heads_gets_the_same_heads_several_times(modules, monkeypatch):
+    """And another refusal stays one, as do results that differ from head to head."""
+    (runner,) = map(modules, ("runner",))
+    taken, other = [], []
+
+    def many(**call):
+        heads = call["v"].shape[2]
+        if heads < 96 or other:
+            why = other or [f"0123: HV = {heads}, N = 1, the variant needs 3 * HV * N > 264: fewer heads have others"]
+            raise NoVariant("kda.chunk_forward on sm_90a", tuple(why), "")
+        taken.append(heads)
+        return call["v"] + call["A_log"][:, None], call["initial_state"]
+
+    monkeypatch.setattr(runner.kda, "chunk_kda", many)
+    call = {
+        "q": torch.ones(1, 5, 2, 4), "v": torch.arange(40.0).view(1, 5, 2, 4), "A_log": torch.tensor([1.0, 2.0]),
+        "initial_state": torch.zeros(1, 2, 4, 4), "dt_bias": None,
+    }  # fmt: skip
+    arguments, (o, _) = runner.taken(call)
+    assert taken == [96] and arguments["v"].shape[2] == 96 == o.shape[2] and arguments["dt_bias"] is None
+    o, state = runner.repeated(call, refused(many, call))
+    assert torch.equal(o, call["v"] + call["A_log"][:, None]) and state.shape == (1, 2, 4, 4)
+    call["A_log"] = torch.arange(96.0)  # not the same for all
+    monkeypatch.setitem(runner.HEAD_AXIS, "A_log", None)
+    with pytest.raises(ValueError, match="other results in another place"):
+        runner.repeated(call, refused(many, call))
+    other.append("0123: v is f16, the variant was built for bf16")
+    with pytest.raises(NoVariant):
+        runner.taken(call)
+
+
+def refused(function, call):
+    with pytest.raises(NoVariant) as caught:
+        function(**call)
+    return caught.value
