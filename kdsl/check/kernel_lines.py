@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 
 from kdsl.check.findings import Findings, a, duplicate, unknown_name, warning, wrong_place
 from kdsl.check.infer import expect_bool, expect_int
-from kdsl.check.model import COPIES, DTYPE_BYTES, REDUCERS, is_engine, names_in
+from kdsl.check.model import COPIES, DTYPE_BYTES, LOAD, REDUCERS, is_engine, names_in
 from kdsl.check.operators import block
 from kdsl.check.packing import refused_packing
 from kdsl.check.rule_lines import RuleNames, expanded
@@ -256,7 +256,7 @@ class _Kernel:
             self.findings.add(wrong_place("copy engine", name.text, name.span, reason,
                                           "`via` takes what a kernel above computes"))  # fmt: skip
             return
-        known = (*self.before, *REDUCERS, *COPIES)
+        known = (*self.before, *REDUCERS, *COPIES, LOAD)
         self.findings.add(unknown_name("copy engine or kernel above", name.text, name.span, known, self.where))
 
     def role_name(self, name: n.Id) -> None:

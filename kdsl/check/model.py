@@ -304,14 +304,16 @@ class Role:
     span: Span = field(repr=False, eq=False)
 
 
-# What a tensor comes `via`, if not a kernel: a copy that its threads need not wait for, or a sum of lanes or warps.
+# What a tensor comes `via`, if not a kernel: a copy that its threads need not wait for, a load by the lanes that own
+# its elements, or a sum of lanes or warps.
 COPIES = ("cp.async", "cp.async.bulk", "tma")
+LOAD = "ld.global"
 REDUCERS = ("shuffle", "shared")
-LOADS = ("ld.", "st.")  # or an instruction of memory, whose name begins so
+ENGINES = (*COPIES, LOAD, *REDUCERS)
 
 
 def is_engine(name: str) -> bool:
-    return name in COPIES or name in REDUCERS or name.startswith(LOADS)
+    return name in ENGINES
 
 
 @frozen

@@ -7,7 +7,7 @@ from attrs import define
 from kdsl.check.dealing import missing_feature, positive
 from kdsl.check.findings import a, listed
 from kdsl.check.loops import absent_stage, only_with
-from kdsl.check.model import COPIES, DTYPE_BYTES, LOADS, Carry, Home, Operator, Stage
+from kdsl.check.model import COPIES, DTYPE_BYTES, LOAD, Carry, Home, Operator, Stage
 from kdsl.check.points import KernelAtPoint, Point
 from kdsl.source.diagnostic import Diagnostic, Evidence, Label
 from kdsl.source.span import Span
@@ -157,19 +157,33 @@ class _Line:
 
     def engine(self) -> None:
         via = self.attribute("via")
-        if via is None or via.name is None or via.name.text.startswith(LOADS):
+        if via is None or via.name is None:
             return
         if via.name.text in self.point.rule.kernels:
             return self.beside(via)
+        if via.name.text == LOAD:
+            return self.load(via)
         if via.name.text not in self.point.target.has:
             self.point.report(missing_feature(self.point, via.name.text, via.name.span))
         elif via.name.text in COPIES and self.line.memory not in ("shared", "global"):
-            self.wrong(via, f"`{via.name.text}` copies into shared memory, not {a(self.line.memory)}",
-                       self.line.memory,
-                       "shared")  # fmt: skip
+            self.wrong(via, f"`{via.name.text}` copies into shared memory, not into {self.where}",
+                       self.line.memory, "shared")  # fmt: skip
         size = self.point.value(via.value)
         if via.name.text == "cp.async" and isinstance(size, (int, float)) and size not in (4, 8, 16):
             self.wrong(via, f"`cp.async` cannot copy {size} bytes", f"{size} bytes", "4, 8 or 16 bytes")
+
+    @property
+    def where(self) -> str:
+        """The line's memory in a sentence."""
+        said = {"registers": "registers", "shared": "shared memory"}
+        return said.get(self.line.memory) or a(self.line.memory)
+
+    def load(self, via: n.Attribute) -> None:
+        """What lanes load for themselves: their own elements, in as many bytes as these have."""
+        if self.line.memory != "registers":
+            self.wrong(via, f"`{LOAD}` loads into registers, not into {self.where}", self.line.memory, "registers")
+        elif via.value is not None:
+            self.wrong(via, f"`{LOAD}` loads the elements that a lane owns, not pieces", via.span.text, f"via {LOAD}")
 
     def beside(self, via: n.Attribute) -> None:
         """What the warps of another kernel of the launch write: into shared memory, with a word when it is there."""
@@ -179,8 +193,7 @@ class _Line:
         elif via.name.text not in {kernel.name for kernel in self.point.kernels}:
             self.wrong(via, f"kernel `{via.name.text}` is left out here", "no such kernel", "a kernel that is there")
         elif self.line.memory != "shared":
-            where = "registers" if self.line.memory == "registers" else a(self.line.memory)
-            self.wrong(via, f"`{via.name.text}` passes tensors in shared memory, not in {where}",
+            self.wrong(via, f"`{via.name.text}` passes tensors in shared memory, not in {self.where}",
                        self.line.memory, "shared")  # fmt: skip
         elif via.value is not None:
             needed = f"via {via.name.text}"

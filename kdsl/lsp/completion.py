@@ -12,7 +12,7 @@ from attrs import frozen
 from lsprotocol import types
 
 from kdsl.check.kernel_lines import ORDERS
-from kdsl.check.model import COPIES, DTYPE_BYTES, REDUCERS
+from kdsl.check.model import DTYPE_BYTES, ENGINES
 from kdsl.contract.predicates import BASELINES, TABLE
 from kdsl.lsp.names import OperatorTable
 from kdsl.lsp.scope import Scope
@@ -39,7 +39,7 @@ GRAPH = ("tensor", "view", "index", "size", "parameter", "option", "definition")
 # What may stand where a name may: by the word before, then by the block and the part of its line.
 AFTER = {
     "schedules": ("operator",), "extends": ("target",), "computes": ("part",), "apply": ("tactic",),
-    "as": ("instruction",), "via": ("above", *(f"word:{engine}" for engine in (*COPIES, *REDUCERS))),
+    "as": ("instruction",), "via": ("above", *(f"word:{engine}" for engine in ENGINES)),
     "uses": ("instruction",),
     "has": ("instruction", "feature"), "lacks": ("instruction", "feature"), "like": ("input",),
     "of": ("dtype",),

@@ -82,7 +82,8 @@ class Tensor:
 
 @frozen
 class PlannedStage:
-    """One sblock. `kind`: compute (a stage of the graph), copy, round, load, commit or store.
+    """One sblock. `kind`: compute (a stage of the graph), copy, ahead (a step ahead, in registers), round, load, commit
+    or store.
 
     `source` is what a stage that is not the graph's copies from: a view, a tensor. A product has `left`, the
     operand whose rows are the result's, as the matrix instruction takes it.
@@ -165,6 +166,8 @@ class KernelPlan:
     span: Span = field(repr=False, eq=False)
     copies: tuple[PlannedStage, ...] = ()  # what a step fetches, `ring - 1` steps ahead
     ahead: tuple[tuple[PlannedStage, ...], ...] = ()  # the same for each of the first `ring - 1` steps, before the loop
+    loads: tuple[PlannedStage, ...] = ()  # what lanes load in a step for the next one
+    first_loads: tuple[PlannedStage, ...] = ()  # the same for the first step, before the loop
     threads: tuple[int, ...] = ()
     guarded: tuple[str, ...] = ()
     run: str | None = None  # one of `guarded`, if it deals out runs of the steps: a task steps through its own run
@@ -185,7 +188,8 @@ class KernelPlan:
 
     @property
     def stages(self) -> tuple[PlannedStage, ...]:
-        groups = (self.prologue, self.first, self.copies, self.body, self.commits, self.epilogue)
+        first, ahead = (*self.first, *self.first_loads), (*self.copies, *self.loads)
+        groups = (self.prologue, first, ahead, self.body, self.commits, self.epilogue)
         return tuple(stage for group in groups for outer in group for stage in outer.unrolled)
 
     @property

@@ -148,7 +148,7 @@ class KernelBuilder(StageBuilder):
         counted, trips = self.trips(name)
         if self.kernel.passes:
             counted, trips = self.taken_in_turn(counted, trips, name)
-        first = self.first_fetches(name, trips)
+        first = [*self.first_fetches(name, trips), *self.first_loads(name, trips)]
         self.step(name, variable)
         realize = self.step_sblock([IterVar(Range.from_min_extent(0, trips), variable, OPAQUE)], [loop], trips)
         return sequence([counted, *first, *prologue, nest_loops([(loop, trips)], realize)])
@@ -224,24 +224,27 @@ class KernelBuilder(StageBuilder):
     def step_sblock(self, variables, values, trips):
         """One step: fetches, the stages in a sblock of their own, then the carried tensors move on."""
         carries = {carry.next: carry for carry in self.kernel.carries}
-        kept = dict.fromkeys(self.kernel.tensors[name].held_in for name in carries)  # until the commit
+        later = [stage.tensor for stage in self.kernel.loads]
+        kept = dict.fromkeys(self.kernel.tensors[name].held_in for name in (*carries, *later))  # until the commit
         begun = self.bind_place("")
         if trips is not None and self.rewrites_shared() and not self.kernel.copies:  # copies bring a barrier
             begun.append(self.barrier())
-        fetches = self.fetches(trips)
+        fetches = [*self.fetches(trips), *self.loads(trips)]
         stages = self.body_sblocks()
         copied = self.landing
         local = [n for n, t in self.kernel.tensors.items()
                  if t.scope == "step" and t.held_in == n and n not in {*kept, *copied}]  # fmt: skip
         reads, writes = self.port_regions()
-        kept_once = {c.tensor for c in self.kernel.carries} | {s.tensor for s in self.kernel.prologue}
+        moved_on = dict.fromkeys(c.tensor for c in self.kernel.carries)
+        moved_on |= dict.fromkeys(s.tensor for s in self.kernel.first_loads)
+        kept_once = {*moved_on, *(s.tensor for s in self.kernel.prologue)}
         reads += [whole(self.buffers[name]) for name in self.kernel.tensors if name in kept_once]
         moved = [whole(self.buffers[name]) for name in carries]
         inner = SBlock([], reads + [whole(self.buffers[n]) for n in copied], writes + moved, f"{self.kernel.name}_body",
                        sequence(stages), alloc_buffers=[self.buffers[name] for name in local])  # fmt: skip
         realize = self.after_wait(SBlockRealize([], True, inner))
         body = sequence([*begun, *fetches, realize, *self.sblocks(self.kernel.commits)])
-        writes = writes + [whole(self.buffers[c.tensor]) for c in self.kernel.carries]
+        writes = writes + [whole(self.buffers[n]) for n in (*moved_on, *later)]
         block = SBlock(variables, reads, writes + [whole(self.buffers[n]) for n in copied], f"{self.kernel.name}_step",
                        body, alloc_buffers=[self.buffers[name] for name in kept])  # fmt: skip
         return SBlockRealize(values, True, block)
@@ -265,6 +268,25 @@ class KernelBuilder(StageBuilder):
             scope = Scope(self.signature, self.buffers, dict(self.outer), offsets=self.offsets)
             statement, self.places[name] = self.signature.hold(f"place{suffix}", scope.workspace_place(name))
             found.append(statement)
+        return found
+
+    # ---- loads: registers of lanes that are filled a step ahead, and move on with the carried tensors ----
+    def first_loads(self, name: str, trips):
+        """Before the loop: what lanes load for the first step."""
+        step = constant(0, "int64")
+        self.step(name, step)
+        return [tirx.IfThenElse(step < trips, load, None) for load in self.sblocks(self.kernel.first_loads)]
+
+    def loads(self, trips):
+        """Inside a step: what they load for the next one, if there is one."""
+        if not self.kernel.loads:
+            return []
+        name = self.kernel.sequential
+        here = self.outer.get(of_run(name), self.outer[name])
+        later = here + constant(1, "int64")
+        self.step(name, later)
+        found = [tirx.IfThenElse(later < trips, load, None) for load in self.sblocks(self.kernel.loads)]
+        self.step(name, here)
         return found
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----

@@ -24,6 +24,7 @@ from kdsl.lower.tvm import (
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
+AS_STORED = ("copy", "ahead")  # kinds of stages that change no type
 
 
 def sequence(statements):
@@ -90,7 +91,7 @@ class StageBuilder:
     def statements(self, stage: PlannedStage, scope: Scope):
         """Body, initial statement (or None) and the element written."""
         target = self.plan.operator.views.get(stage.tensor)
-        if target is not None and stage.kind not in ("tile", "copy"):
+        if target is not None and stage.kind not in ("tile", *AS_STORED):
             value = self.value(stage, scope)
             return self.store(target, stage, scope, value)
         buffer, indices = scope.element(stage.tensor, [scope.indices[i] for i in stage.indices])
@@ -131,8 +132,8 @@ class StageBuilder:
         view = self.plan.operator.views.get(source.tensor)
         if view is not None:
             indices = [scope.position(i) for i in source.indices]
-            return scope.raw_view(view, indices) if stage.kind == "copy" else scope.view(view, indices)
-        if stage.kind == "copy":  # as it is: the same type on both sides
+            return scope.raw_view(view, indices) if stage.kind in AS_STORED else scope.view(view, indices)
+        if stage.kind in AS_STORED:
             return scope.load(*scope.element(source.tensor, [scope.position(i) for i in source.indices]))
         return scope.tensor(source.tensor, source.indices)
 

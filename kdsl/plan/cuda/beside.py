@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from attrs import evolve
 
 from kdsl.check.model import Home, Kernel, RulePoint
+from kdsl.plan.cuda.loads import is_load
 from kdsl.plan.cuda.warp import LANES
 from kdsl.plan.homes import rounded_name
 from kdsl.plan.model import KernelPlan, PlannedStage, Tensor
@@ -210,7 +211,8 @@ def stored(kernel: Kernel, taken: Mapping[str, str]) -> dict[str, dict]:
 def alone(kernel: Kernel) -> Kernel:
     """The kernel with copies in place of what warps beside it pass, and all registers; rings are of one depth."""
     homes, roles = kernel.homes, kernel.roles
-    depths = [h.attributes["ring"] for h in homes.values() if "ring" in h.attributes and not h.beside]
+    copies = [home for home in homes.values() if not home.beside and not is_load(home)]
+    depths = [home.attributes["ring"] for home in copies if "ring" in home.attributes]
     copied = {"via": "cp.async", "via.bytes": PIECE, **({"ring": depths[0]} if depths else {})}
     return evolve(
         kernel,

@@ -22,6 +22,7 @@ from kdsl.plan.cuda.fragments import (
     row_index,
     with_fragments,
 )
+from kdsl.plan.cuda.loads import is_load, loads_of, refuse_wrong_loads
 from kdsl.plan.cuda.once import once
 from kdsl.plan.cuda.private import (
     deal_private,
@@ -58,6 +59,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     pins = Pins.of(kernel, {**request.dtypes, **settings})
     stages, parts, decisions = placed_stages(request, role, pins)
     stages, tensors = once(stages, parts.tensors, operator, request.sequential)
+    stages, tensors, loads = loads_of(stages, tensors, kernel, request.sequential)
     incoming = received(operator, graph, kernel, request.made)
     refuse_fetched_starts(request, incoming)
     arrivals = tuple(copied(n, kernel, incoming[n], settings, request) for n in incoming if n in kernel.homes)
@@ -86,6 +88,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     builder.tensors = tensors = with_panels(tensors, builder.products.values(), fetched | frozenset(passed))
     refuse_wrong_homes(builder, (prologue, copies, body, commits, epilogue))
     turned, single = first_warps(body, builder.products, builder.squares, tensors, kernel, role.warps)
+    turned.update(loads.turned(turned, body))
     alone = Alone(single, frozenset(stage.name for stage in body if columns_of(stage, tensors)))
     fences, syncs = barriers(body, tensors, kernel, fetched | frozenset(passed), alone, role.warps, pins)
     if fences:
@@ -94,9 +97,10 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, run=request.run, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
         commits=commits, epilogue=epilogue, copies=copies, ahead=first_copies(copies, tensors, kernel),
+        loads=loads.ahead, first_loads=loads.first,
         described=builder.described, threads=(LANES, role.warps), barriers=fences,
         settled=settled(body, tensors, fences, fetched), syncs=syncs, apart=warps_apart(tensors, passed),
-        aligned=aligned_ports(body, (*prologue, *epilogue), copies, builder, request),
+        aligned=aligned_ports(body, (*prologue, *epilogue, *loads.first), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
         together=together(body, tensors, (*fences, *syncs), request.handed),
         at_once=pins.number(kernel.name, "rows_at_once") or 1,
@@ -121,6 +125,7 @@ def placed_stages(request: KernelRequest, role: Role, pins: Pins) -> tuple[Kerne
     tensors.update({tensor.name: tensor for tensor in stages.copies})
     tensors = with_port_dtypes(tensors, kernel, request)
     refuse_shared_numbers(tensors)
+    refuse_wrong_loads(tensors, operator, kernel)
     tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
     parts = with_parts(stages.body, passed_on(tensors, request.handed), operator, role)
     return evolve(stages, body=parts.body), parts, decisions
@@ -153,7 +158,8 @@ def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[st
 
 def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
     """Whether a view's tile comes by asynchronous copies, some steps before it is used."""
-    return "via" in kernel.homes[stage.tensor].attributes
+    home = kernel.homes[stage.tensor]
+    return "via" in home.attributes and not is_load(home)
 
 
 def aligned_ports(
@@ -203,7 +209,7 @@ def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: Ker
         view = request.operator.views.get(name)
         if view is not None and "via" in kernel.homes[name].attributes:
             dtype = request.dtypes[view.port]
-            if request.layouts.get(view.port) != "unit_stride":
+            if request.layouts.get(view.port) != "unit_stride" and not is_load(kernel.homes[name]):
                 raise PlanRefused(
                     "D354", f"`{name}` is copied in pieces of `{view.port}`, whose last stride the rule does not claim",
                     kernel.homes[name].span,

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from attrs import evolve
 
-from kdsl.check.model import Kernel, Read
+from kdsl.check.model import LOAD, Kernel, Read
 from kdsl.plan.homes import extents, over
 from kdsl.plan.model import Loop, PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
@@ -70,7 +70,8 @@ def refuse_idle_slots(kernel: Kernel, tensors: Iterable[Tensor], landing: Contai
     rings = [(tensor.name, tensor.ring, tensor.span) for tensor in tensors if tensor.name not in landing]
     for home in (home for homes in kernel.views.values() for home in homes):
         rings.append((home.tensor, int(home.attributes.get("ring", 1)), home.span))
-    found, required = "made in the step that reads it", "`via cp.async of 16 bytes`, or `via` a kernel above"
+    found = "made in the step that reads it"
+    required = f"`via cp.async of 16 bytes`, in registers `via {LOAD}`, or `via` a kernel above"
     if steps is None:
         found, required = f"no steps in kernel `{kernel.name}`", "a kernel that steps through an index"
     for name, slots, span in rings:

@@ -122,7 +122,7 @@ def test_check(tmp_path, old, new, code, said, help_):
 def test_an_instruction_copies_nothing(tmp_path):
     """The target has ldmatrix, but no tensor comes by it."""
     found = {d.notes for d in findings(tmp_path, ("via prepare", "via ldmatrix")) if d.code == "E101"}
-    assert found == {("known here: prepare, shuffle, shared, cp.async, cp.async.bulk, tma",)}
+    assert found == {("known here: prepare, shuffle, shared, cp.async, cp.async.bulk, tma, ld.global",)}
 
 
 def test_a_kernel_that_stands_below(tmp_path):
