@@ -67,7 +67,7 @@ def test_a_tile_of_rows(monkeypatch, tmp_path):
     assert trial.verdict == "pass" and not trial.emulation.findings, trial.explain()
 
 
-END = r"if \([^;\n]*length_ptr[^;\n]*\) \{\n( +condval_\d+ = beta_ptr\[at_)"  # of the sequence
+END = r"if \([^;\n]*left_0_ptr[^;\n]*\) \{\n( +condval_\d+ = beta_ptr\[at_)"  # of the sequence
 
 
 @pytest.mark.parametrize("pattern, new", [

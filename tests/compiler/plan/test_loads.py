@@ -72,12 +72,12 @@ def test_loads_are_on_the_warp_that_reads_them(tmp_path):
 
 def test_the_text(tmp_path):
     """One load before the loop and one in it, from an address that grows; the stage reads a register."""
-    before, loop = prepare_text(planned(tmp_path, LINE)).split("for (int64_t c = ")
+    before, loop = prepare_text(planned(tmp_path, LINE)).split("for (int c = ")
     assert len(re.findall(r"= beta_ptr\[", before)) == 1
     (address,) = re.findall(r"= beta_ptr\[(.*)\];", loop)
     assert re.fullmatch(r"at_\d+_ptr\[0\]", address)
     assert f"{address} = ({address} + ((int64_t)64 * beta_stride1))" in loop
-    copies, loads = loop.split("if ((c + (int64_t)1) < ")[1:]
+    copies, loads = loop.split("if ((c + 1) < ")[1:]
     assert "= beta_ptr[" in loads.split("\n    }\n")[0], "nothing is loaded beyond the last step"
     assert "ptx_cp_async" in copies and "wait_group" not in copies, "under way before anything is waited for"
     load, barrier = loop.index("= beta_ptr["), loop.index("kdsl_warps_barrier")
@@ -85,14 +85,14 @@ def test_the_text(tmp_path):
 
 
 def test_without_the_line_the_stage_loads_for_itself(tmp_path):
-    before, loop = prepare_text(planned(tmp_path)).split("for (int64_t c = ")
+    before, loop = prepare_text(planned(tmp_path)).split("for (int c = ")
     assert "beta_ptr[" not in before and "(float)beta_ptr[" in loop and "bx" not in before + loop
 
 
 def test_one_slot_is_a_load_in_the_step_that_uses_it(tmp_path):
     made = planned(tmp_path, LINE.replace(" ring 2", ""))
     assert not made.kernels[0].loads and "bx_tile" in [s.name for s in made.kernels[0].body]
-    before, loop = prepare_text(made).split("for (int64_t c = ")
+    before, loop = prepare_text(made).split("for (int c = ")
     assert "beta_ptr[" not in before and loop.count("beta_ptr[") == 1
 
 
@@ -100,7 +100,7 @@ def test_a_tile_of_rows(tmp_path):
     """Two neighbours to a lane, so the port has to start at multiples of both; nothing of it is copied."""
     made = plan(library_of(tmp_path, text_with(LINE).replace(COPIED, AHEAD)), "mma_beside", target="sm_90a", **ON)
     assert alignment(made)["g"] == 4
-    before, loop = prepare_text(made).split("for (int64_t c = ")
+    before, loop = prepare_text(made).split("for (int c = ")
     assert "nv_bfloat16 gx_local_ptr[32]" in before and "nv_bfloat16 gx_next_local_ptr[32]" in before
     assert loop.count("(gx_next_local_ptr + ") == 2 and "ptx_cp_async" in loop
     assert not [line for line in loop.splitlines() if "ptx_cp_async" in line and "g_ptr" in line]
