@@ -16,10 +16,11 @@ from attrs import define, evolve, field, frozen
 
 from kdsl.check.model import Target
 from kdsl.inspect import banks
+from kdsl.inspect.access import BY_ROW
 from kdsl.inspect.lanes import Assumed, Open, Pattern, TooMany, evaluate, kind, mask, patterns
 from kdsl.inspect.sectors import ROW, GlobalUse
 from kdsl.lower.cuda import CONFIG, passes
-from kdsl.lower.intrinsics import squares, warpgroup
+from kdsl.lower.intrinsics import squares, tiles, warpgroup
 from kdsl.lower.intrinsics.matrix import swizzled_operands
 from kdsl.lower.sourcemap import BEGIN, END, marked_module
 from kdsl.lower.stir.schedule import ScheduledKernel
@@ -48,8 +49,8 @@ MATRIX_ROWS = {"nk": _halves_first, "kn": _rows_first, "mk": _rows_first, "km": 
 
 @frozen
 class SharedUse:
-    """One access of the text: `kind` is ld, st, cp.async or ldmatrix, `width` its bytes a lane, `buffer` what
-    TVM calls the memory, `tensors` those of the stage that lie there. Without patterns, `note` says why."""
+    """One access of the text: `kind` is ld, st, cp.async, ldmatrix or stmatrix, `width` its bytes a lane, `buffer`
+    what TVM calls the memory, `tensors` those of the stage that lie there. Without patterns, `note` says why."""
 
     stage: str | None
     buffer: str
@@ -67,7 +68,7 @@ class SharedUse:
 
     def _of(self, pattern: Pattern, width: int) -> banks.Wavefronts | None:
         try:
-            if self.kind == "ldmatrix":
+            if self.kind in BY_ROW:
                 return banks.matrix_wavefronts(pattern.addresses, 4)
             if self.kind == "cp.async":
                 return banks.copy_wavefronts(pattern.addresses, width, pattern.active)
@@ -225,6 +226,9 @@ class _Walk:
         if name.startswith(warpgroup.PREFIX):
             self.described(warpgroup.shape_of(name), args, ranges, guards)
             return
+        if name.startswith(tiles.PREFIXES):
+            self.tile(name, args, ranges, guards)
+            return
         pointers = [pointer for pointer in map(self.pointer, args) if pointer is not None]
         layouts = [part for part in name.split("_") if part in MATRIX_ROWS] if name.startswith("kdsl_mma_") else []
         if len(layouts) != len(pointers):
@@ -241,6 +245,14 @@ class _Walk:
                 offset, shift, exchanged = (numbers.pop(0) for _ in range(3))
                 swizzle = Swizzle(int(shift.value), int(exchanged.value), 3)
             self.matrix(buffer, offset, stride, MATRIX_ROWS[layout], ranges, guards, swizzle)
+
+    def tile(self, name: str, args, ranges, guards) -> None:
+        """(fragment, tile, offset, shift and mask of a swizzled buffer, rows apart)."""
+        tile, (buffer, offset), swizzle = tiles.tile_of(name), self.pointer(args[1]), None
+        if tile.swizzled:
+            offset, swizzle = args[2], Swizzle(int(args[3].value), int(args[4].value), 3)
+        stride = args[5] if tile.swizzled else args[2]
+        self.matrix(buffer, offset, stride, MATRIX_ROWS[tile.stored], ranges, guards, swizzle, tile.instruction)
 
     def squares(self, args, ranges, guards) -> None:
         """(sums, x, rows apart): rows of x as an operand A, and a sum for each of the first 16 lanes."""
@@ -315,8 +327,10 @@ class _Walk:
         except (Open, TooMany):
             self.outside.append(use)
 
-    def matrix(self, buffer, offset, stride, rows, ranges, guards, swizzle: Swizzle | None = None) -> None:
-        use = SharedUse(self.stage, buffer_name(buffer), "ldmatrix", 16)
+    def matrix(
+        self, buffer, offset, stride, rows, ranges, guards, swizzle: Swizzle | None = None, access: str = "ldmatrix"
+    ) -> None:
+        use = SharedUse(self.stage, buffer_name(buffer), access, 16)
         try:
             first, pitch = evaluate(offset, ranges), evaluate(stride, ranges)
             places = first + rows(np.arange(banks.LANES), pitch)

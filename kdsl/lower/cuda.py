@@ -21,7 +21,8 @@ from kdsl.lower.swizzle import with_swizzles
 from kdsl.lower.tir.function import Argument
 from kdsl.lower.together import with_rows_together
 from kdsl.lower.turns import with_turns
-from kdsl.lower.tvm import AllocBuffer, AttrStmt, For, SeqStmt, TvmTarget, s_transform, t_transform, tvm
+from kdsl.lower.tvm import AllocBuffer, TvmTarget, s_transform, t_transform, tvm
+from kdsl.lower.warp_memory import lower_warp_memory
 
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
 DEVICE_CALL = 2  # TVM's calling convention of a device function
@@ -85,50 +86,6 @@ def passes(*own):
         with_joined_guards,
         t_transform.SplitHostDevice(),
     ]
-
-
-def lower_warp_memory(func):
-    """Registers of a warp's lanes.
-
-    The pass needs every allocation above the binding of threadIdx.x, and sees one allocation a run.
-    """
-    allocations: list = []
-    body = without_allocations(func.body, allocations)
-    func = func.with_body(above_threads(body, allocations))
-    module = tvm.IRModule({"main": func})
-    for _ in allocations:
-        module = t_transform.LowerWarpMemory()(module)
-    return module
-
-
-def without_allocations(statement, found: list):
-    """The statement without its allocations of warp memory, which are added to `found`."""
-    if isinstance(statement, AllocBuffer) and statement.buffer.scope() == "warp":
-        found.append(statement)
-        return None
-    if isinstance(statement, SeqStmt):
-        kept = [s for s in (without_allocations(s, found) for s in statement.seq) if s is not None]
-        return SeqStmt(kept) if len(kept) > 1 else kept[0] if kept else None
-    if isinstance(statement, AttrStmt):
-        body = without_allocations(statement.body, found)
-        return AttrStmt(statement.node, statement.attr_key, statement.value, body)
-    if isinstance(statement, For):
-        body = without_allocations(statement.body, found)
-        return For(statement.loop_var, statement.min, statement.extent, statement.kind, body,
-                   statement.thread_binding, statement.annotations, statement.step)  # fmt: skip
-    return statement
-
-
-def above_threads(statement, allocations: list):
-    """The allocations right above the first binding of a thread index."""
-    if isinstance(statement, AttrStmt):
-        if statement.attr_key == "thread_extent" and str(statement.node.thread_tag).startswith("threadIdx"):
-            return SeqStmt([*allocations, statement]) if allocations else statement
-        body = above_threads(statement.body, allocations)
-        return AttrStmt(statement.node, statement.attr_key, statement.value, body)
-    if isinstance(statement, SeqStmt):
-        return SeqStmt([*list(statement.seq)[:-1], above_threads(statement.seq[-1], allocations)])
-    return statement
 
 
 def lower_cuda(

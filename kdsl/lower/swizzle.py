@@ -1,5 +1,5 @@
 """Rows of shared memory with their 16-byte pieces exchanged by the number of the row: copies write them so, and matrix
-loads read them so. Nothing else may touch such a tensor: the derivation sees to that.
+loads, or copies of whole pieces, read them so. Nothing else may touch such a tensor: the derivation sees to that.
 
 Piece p of line n lies where piece `p ^ (n & mask)` would: a line is a row, or 128 bytes of shorter rows. A pass
 exchanges the places in the TIR after TVM has flattened the buffers, where a place is one offset.
@@ -10,9 +10,10 @@ from __future__ import annotations
 from attrs import frozen
 
 from kdsl.check.model import DTYPE_BYTES
+from kdsl.lower.intrinsics import tiles
 from kdsl.lower.intrinsics.matrix import PREFIX, device_source
 from kdsl.lower.sourcemap import rebuilt
-from kdsl.lower.tvm import Evaluate, T, tirx, tvm
+from kdsl.lower.tvm import BufferLoad, Evaluate, T, TensorLoad, structural_map, tirx, tvm
 from kdsl.plan.model import KernelPlan, Tensor
 
 ATTRIBUTE = "kdsl.swizzles"
@@ -83,17 +84,39 @@ def with_swizzles(module):
 
 
 def placed(statement, swizzles: dict[str, Swizzle]):
-    if isinstance(statement, tirx.BufferStore) and str(statement.buffer.name) in swizzles:
-        (index,) = statement.indices
-        swizzle = swizzles[str(statement.buffer.name)]
-        if isinstance(index, tirx.Ramp):  # of neighbours in one piece
-            index = tirx.Ramp(place(index.base, swizzle), index.stride, index.lanes)
-        else:
-            index = place(index, swizzle)
-        return tirx.BufferStore(statement.buffer, statement.value, [index])
-    if isinstance(statement, Evaluate) and is_product(statement.value):
+    if isinstance(statement, tirx.BufferStore):
+        value, indices = structural_map(statement.value, (TensorLoad, lambda load: loaded(load, swizzles))), None
+        if str(statement.buffer.name) in swizzles:
+            indices = stored_at(statement.indices, swizzles[str(statement.buffer.name)])
+        return tirx.BufferStore(statement.buffer, value, indices or statement.indices)
+    if isinstance(statement, Evaluate) and called(statement.value).startswith(PREFIX):
         return Evaluate(product(statement.value, swizzles))
+    if isinstance(statement, Evaluate) and called(statement.value).startswith(tiles.PREFIXES):
+        return Evaluate(tile(statement.value, swizzles))
     return rebuilt(statement, lambda inner: placed(inner, swizzles))
+
+
+def loaded(load, swizzles: dict[str, Swizzle]):
+    """A load of neighbours in one piece: their place is a multiple of their number, as one access of memory needs."""
+    swizzle = swizzles.get(str(load.source.name))
+    if swizzle is None:
+        return load
+    (index,) = load.indices
+    if not isinstance(index, tirx.Ramp):
+        return BufferLoad(load.source, [place(index, swizzle)])
+    lanes = int(index.lanes)
+    by = lanes.bit_length() - 1
+    counted = Swizzle(swizzle.shift - by, swizzle.mask, swizzle.piece - by)
+    base = place(tirx.floordiv(index.base, lanes), counted) * lanes
+    return BufferLoad(load.source, [tirx.Ramp(base, index.stride, lanes)])
+
+
+def stored_at(indices, swizzle: Swizzle) -> list:
+    """Where elements of a buffer lie: one, or neighbours in one piece."""
+    (index,) = indices
+    if isinstance(index, tirx.Ramp):
+        return [tirx.Ramp(place(index.base, swizzle), index.stride, index.lanes)]
+    return [place(index, swizzle)]
 
 
 def place(index, swizzle: Swizzle):
@@ -123,9 +146,29 @@ def multiple_of(part) -> int:
     return 1
 
 
-def is_product(value) -> bool:
+def called(value) -> str:
+    """The device function that a call is of."""
     args = getattr(value, "args", ())
-    return bool(args) and str(getattr(args[0], "value", "")).startswith(PREFIX)
+    return str(getattr(args[0], "value", "")) if args else ""
+
+
+def exchanged_pointer(pointer, swizzles: dict[str, Swizzle]):
+    """A pointer into a swizzled buffer as that to its start and (offset, shift, mask); another one, and nothing."""
+    buffer = str(pointer.args[1].args[0].name) if pointer.op.name.endswith("tvm_access_ptr") else ""
+    if buffer not in swizzles:
+        return pointer, []
+    kind, data, offset, extent, mode = pointer.args
+    return T.tvm_access_ptr(kind, data, 0, extent, mode), [offset, swizzles[buffer].shift, swizzles[buffer].mask]
+
+
+def tile(call, swizzles: dict[str, Swizzle]):
+    """The call that moves a tile of a swizzled buffer by its start, the offset in it, and the swizzle."""
+    name, fragment, shared, stride, _ = call.args
+    pointer, numbers = exchanged_pointer(shared, swizzles)
+    if not numbers:
+        return call
+    new = tiles.swizzled_name(str(name.value))
+    return T.cuda.func_call(new, fragment, pointer, *numbers, stride, source_code=tiles.device_source(new))
 
 
 def product(call, swizzles: dict[str, Swizzle]):
@@ -134,13 +177,9 @@ def product(call, swizzles: dict[str, Swizzle]):
     *strides, _ = rest
     which, extra, pointers = "", [], [a, b]
     for number, letter in enumerate("ab"):
-        operand = pointers[number]
-        buffer = str(operand.args[1].args[0].name) if operand.op.name.endswith("tvm_access_ptr") else ""
-        if buffer in swizzles:
-            kind, data, offset, extent, mode = operand.args
-            s, which = swizzles[buffer], which + letter
-            pointers[number] = T.tvm_access_ptr(kind, data, 0, extent, mode)
-            extra += [offset, s.shift, s.mask]
+        pointers[number], numbers = exchanged_pointer(pointers[number], swizzles)
+        extra += numbers
+        which += letter if numbers else ""
     if not which:
         return call
     new = str(name.value).replace(PREFIX, f"{PREFIX}sw{which}_")

@@ -28,20 +28,22 @@ def refuse_misaligned(pieces: Iterable[tuple[Tensor, int, str]]) -> None:
 
 
 def refuse_other_readers(
-    stages: Iterable[PlannedStage], tensors: Mapping[str, Tensor], products: Container[str]
+    stages: Iterable[PlannedStage], tensors: Mapping[str, Tensor], in_pieces: Container[str]
 ) -> None:
-    """A swizzled tensor is read by matrix loads alone, in whole lines."""
+    """A swizzled tensor is read in whole pieces of 16 bytes: by matrix loads, and by stages that only move it.
+    `in_pieces` are the stages that do."""
     for tensor in tensors.values():
         if not tensor.swizzle:
             continue
-        row = tensor.shape[tensor.stored[-1]] * DTYPE_BYTES[tensor.dtype]
-        readers = [s.name for s in stages if s.name not in products and tensor.name in reads_by_name(s)]
+        row = (tensor.panel or tensor.shape[tensor.stored[-1]]) * DTYPE_BYTES[tensor.dtype]
+        readers = [s.name for s in stages if s.name not in in_pieces and tensor.name in reads_by_name(s)]
         where = f"swizzle {tensor.swizzle}"
         if tensor.memory != "shared" or tensor.pad or row & (row - 1) or row < tensor.swizzle:
             found = f"rows of {row} bytes in {tensor.memory}{f', pad {tensor.pad}' if tensor.pad else ''}"
             needed = f"rows of a power of two bytes, {tensor.swizzle} or more, in shared memory"
         elif readers:
-            found, needed = f"stage `{readers[0]}` reads it", "readers that are products of a matrix instruction"
+            found = f"stage `{readers[0]}` reads it"
+            needed = "readers that are products of a matrix instruction, or move 16 bytes of it at once"
         else:
             continue
         raise PlanRefused("D359", f"`{tensor.name}` cannot be laid out with `{where}`", tensor.span, observed=found,

@@ -68,6 +68,11 @@ class Tensor:
         return self.buffer or self.name
 
     @property
+    def of_warps(self) -> bool:
+        """Whether every panel is what one warp has."""
+        return bool(self.panel) and self.over is not None
+
+    @property
     def elements(self) -> int:
         count = 1
         for extent in self.shape:

@@ -154,6 +154,14 @@ def common_condition(reduction: n.Reduction) -> tuple[n.Expr | None, n.Expr]:
     return body.condition, body.then
 
 
+def stored_as_it_is(stage: Stage) -> str | None:
+    """The tensor whose elements are those of the result, if the stage is `x[i, j] = y[i, j]`."""
+    value = strip(stage.initial) if stage.initial is not None and stage.reduction is None else None
+    if not isinstance(value, n.Reference) or tuple(strip(i).span.text for i in value.indices) != stage.indices:
+        return None
+    return value.name.text
+
+
 def _copying(kind, name, target, source, indices, sizes, span) -> PlannedStage:
     read = Read(source, tuple(n.Name(span, i) for i in indices), span)
     return PlannedStage(name, kind, target, indices, _loops(indices, sizes), None, read, {}, span)

@@ -20,8 +20,8 @@ CONFLICT, SPILL, LOCAL, SCATTERED, NARROW = (
 )  # fmt: skip
 KINDS_IN_ORDER = (SPILL, CONFLICT, SCATTERED, LOCAL, NARROW)
 NARROW_BYTES = 4  # a warp of lanes that move fewer asks for less than 128 bytes at once
-OPCODES = {"ld": ("LDS",), "st": ("STS",), "ldmatrix": ("LDSM",), "cp.async": ("LDGSTS",)}
-VERBS = {"ld": "reads", "ldmatrix": "reads", "st": "writes", "cp.async": "copies into"}
+OPCODES = {"ld": ("LDS",), "st": ("STS",), "ldmatrix": ("LDSM",), "stmatrix": ("STSM",), "cp.async": ("LDGSTS",)}
+VERBS = {"ld": "reads", "ldmatrix": "reads", "st": "writes", "stmatrix": "writes", "cp.async": "copies into"}
 
 
 @frozen

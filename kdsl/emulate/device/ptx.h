@@ -141,6 +141,7 @@ inline void cvta_to_shared_u64(u64& d, const Address& a) { d = shared_address(a.
 inline void cvta_to_shared_u64(u64& d, u64 a) { d = shared_address(a); }
 inline void cvt_u32_u64(u32& d, u64 a) { d = u32(a); }
 inline void mov_b32(u32& d, u32 a) { d = a; }
+inline void mov_b32(u16& low, u16& high, u32 a) { low = u16(a), high = u16(a >> 16); }
 inline void mov_u32(u32& d, u32 a) { d = a; }
 inline void mov_s32(u32& d, u32 a) { d = a; }
 inline void mov_f32(f32& d, f32 a) { d = a; }

@@ -84,14 +84,20 @@ EXCHANGED = """\
   unsigned {x}_place = (unsigned)__cvta_generic_to_shared({x}_ + {x}_row) + {x}_column * 2;"""
 
 
+def fragment_place(name: str, row: str, exchanged: bool = False) -> str:
+    """The address of the lane's row, as shared memory has it."""
+    if not exchanged:
+        return f"  unsigned {name}_place = (unsigned)__cvta_generic_to_shared({name}_ + {row});"
+    row, column = row.rsplit(" + ", 1)
+    return EXCHANGED.format(x=name, row=row, column=column)
+
+
 def load_fragment(name: str, transposed: bool, row: str, exchanged: bool = False) -> list[str]:
     """Four 8 x 8 matrices of an operand from shared memory, one register each."""
     trans = ".trans" if transposed else ""
-    plain = f"  unsigned {name}_place = (unsigned)__cvta_generic_to_shared({name}_ + {row});"
-    row, column = row.rsplit(" + ", 1)
     return [
         f"  unsigned {name}[4];",
-        EXCHANGED.format(x=name, row=row, column=column) if exchanged else plain,
+        fragment_place(name, row, exchanged),
         f'  asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0,%1,%2,%3}}, [%4];"',
         f'    : "=r"({name}[0]), "=r"({name}[1]), "=r"({name}[2]), "=r"({name}[3]) : "r"({name}_place));',
     ]

@@ -320,7 +320,7 @@ class Scope:
         tensor = self.signature.kernel.tensors[name]
         if tensor.scope not in ("call", "passed"):
             stored = [values[axis] for axis in tensor.stored]
-            if name in self.signature.kernel.passed:
+            if name in self.signature.kernel.passed or tensor.of_warps:
                 stored = panelled(tensor, stored)
             if tensor.ring > 1:
                 stepped = self.signature.kernel.sequential

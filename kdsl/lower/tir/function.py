@@ -205,14 +205,21 @@ def panelled_shape(tensor: Tensor) -> tuple[int, ...]:
     """The shape of a matrix in panels, one behind the other: panels, rows, columns of a panel. Others as they are."""
     if not tensor.panel:
         return tensor.shape
-    *outer, rows, columns = tensor.shape
-    return (*outer, columns // tensor.panel, rows, tensor.panel)
+    return in_panels_shape(tensor.shape, tensor.panel)
+
+
+def in_panels_shape(shape: tuple[int, ...], panel: int) -> tuple[int, ...]:
+    *outer, rows, columns = shape
+    return (*outer, columns // panel, rows, panel)
 
 
 def local_buffer(tensor: Tensor, passed: bool = False):
     """A tensor of the kernel itself, in its storage order; a scalar is one element. One that the kernel beside passes
-    has no stage whose schedule says where it lies, so that it says so itself."""
+    has no stage whose schedule says where it lies, so that it says so itself; so does one in panels of warps, which the
+    step names as a whole."""
     shape = tuple(tensor.shape[axis] for axis in tensor.stored)
+    if tensor.of_warps:
+        shape = in_panels_shape(shape, tensor.panel)
     if passed:
         shape = panelled_shape(tensor)
         shape = (*shape[:-1], shape[-1] + (tensor.pad if len(shape) > 1 else 0))

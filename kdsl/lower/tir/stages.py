@@ -130,7 +130,7 @@ class StageBuilder:
             return as_float(scope.value(stage.stage.initial))
         source = stage.source
         view = self.plan.operator.views.get(source.tensor)
-        if view is not None:
+        if view is not None and stage.kind != "round":  # which copies the tile that was fetched through it
             indices = [scope.position(i) for i in source.indices]
             return scope.raw_view(view, indices) if stage.kind in AS_STORED else scope.view(view, indices)
         if stage.kind in AS_STORED:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from kdsl.check.graph import strip
 from kdsl.check.model import Role
@@ -62,6 +62,15 @@ def deal_columns(stage: PlannedStage, over: tuple[str, int], warps: int, piece: 
         yield s.Unroll(name, span, "many loads in flight", names[0])
     if piece > 1:
         yield s.Vectorize(name, span, "neighbours in one access", names[2])
+
+
+def with_warps_panels(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of swizzled tensors whose columns lie over warps, what a warp has lies together: its pieces change places."""
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        if tensor.swizzle and tensor.over is not None and tensor.indices[tensor.stored[-1]] == tensor.over[0]:
+            found[name] = evolve(tensor, panel=tensor.over[1])
+    return found
 
 
 def refuse_other_warps(

@@ -9,9 +9,10 @@ from kdsl.check.model import DTYPE_BYTES, Home, Kernel
 from kdsl.plan import steps as s
 from kdsl.plan.cuda.alone import columns_of
 from kdsl.plan.cuda.private import touches_private
-from kdsl.plan.cuda.warp import LANES, MOVED_PIECE, PIECE
+from kdsl.plan.cuda.warp import LANES, MOVED_PIECE, PIECE, ROW_BYTES
 from kdsl.plan.model import PlannedStage, Tensor
 from kdsl.plan.refusal import PlanRefused
+from kdsl.plan.stages import stored_as_it_is
 
 
 def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> int:
@@ -36,11 +37,28 @@ def takes_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int)
 
 
 def only_moves(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a stage copies a tensor of 16-bit numbers as it is."""
+    """Whether a stage copies a tensor of 16-bit numbers as it is: into another one, or into a port that has its dtype,
+    as copies for such a stage do."""
+    if stage.kind == "compute" and stage.tensor not in tensors:
+        copy = copy_for_port(stage, tensors)
+        return copy is not None and DTYPE_BYTES[copy.dtype] == 2
     if stage.kind != "round" or stage.source.tensor not in tensors:
         return False
     source, target = tensors[stage.source.tensor], tensors[stage.tensor]
     return source.dtype == target.dtype and DTYPE_BYTES[source.dtype] == 2
+
+
+def copy_for_port(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """The copy that a stage stores in a port as it is."""
+    return tensors.get(stage.renamed.get(stored_as_it_is(stage.stage), ""))
+
+
+def moves_pieces(stage: PlannedStage, tensors: Mapping[str, Tensor], warps: int) -> bool:
+    """Whether lanes copy a tensor, or store one in a port, by pieces of 16 bytes."""
+    source = tensors.get(stage.source.tensor) if stage.kind == "round" else None
+    if stage.kind == "compute":
+        source = copy_for_port(stage, tensors)
+    return source is not None and takes_pieces(stage, tensors, warps) * DTYPE_BYTES[source.dtype] == ROW_BYTES
 
 
 def whole_pieces(tensor: Tensor, piece: int) -> bool:

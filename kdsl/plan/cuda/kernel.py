@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from attrs import evolve
 
@@ -10,10 +10,18 @@ from kdsl.check.graph import strip
 from kdsl.check.model import DTYPE_BYTES, Kernel, Role, Stage
 from kdsl.plan import steps as s
 from kdsl.plan.coverage import refuse_misaligned, refuse_other_readers, refuse_uncovered_rows
-from kdsl.plan.cuda.alone import Alone, columns_of, deal_columns, refuse_other_warps, warps_apart
+from kdsl.plan.cuda.alone import (
+    Alone,
+    columns_of,
+    deal_columns,
+    refuse_other_warps,
+    warps_apart,
+    with_warps_panels,
+)
 from kdsl.plan.cuda.barriers import barriers, reads_of, settled
 from kdsl.plan.cuda.beside import beside_of, parted, passed_on
-from kdsl.plan.cuda.deal import copy, deal, deal_pieces, piece_bytes, takes_pieces
+from kdsl.plan.cuda.deal import copy, deal, deal_pieces, moves_pieces, piece_bytes, takes_pieces
+from kdsl.plan.cuda.dtypes import with_port_dtypes
 from kdsl.plan.cuda.fragments import (
     by_rows,
     matrix_instruction,
@@ -37,6 +45,7 @@ from kdsl.plan.cuda.rows import Parts, refuse_other_owners, with_parts, with_row
 from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.slots import copied, first_copies, refuse_fetched_starts, refuse_idle_slots, shared_copy
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
+from kdsl.plan.cuda.tiles import Move, move_of, move_steps
 from kdsl.plan.cuda.together import together
 from kdsl.plan.cuda.turns import first_warps
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
@@ -80,7 +89,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     if request.sequential or not request.handed:  # one that hands on has to step, and is told so by its taker
         refuse_idle_slots(kernel, tensors.values(), fetched | slots, request.sequential)
     tensors = with_shared_buffers(tensors, body, fetched | slots | parts.names, landed)
-    builder = _Steps(kernel, role, tensors, pins, decisions)
+    builder = _Steps(kernel, role, tensors, pins, decisions, request.target.has)
     prologue, body, commits, epilogue = (
         tuple(builder.arranged(stage) for stage in group)
         for group in (stages.prologue, body, stages.commits, stages.epilogue)
@@ -123,7 +132,7 @@ def placed_stages(request: KernelRequest, role: Role, pins: Pins) -> tuple[Kerne
         operator, graph, kernel, "cuda", tensors, settings, lambda s: sums_privately(s, kernel), request.handed
     )
     tensors.update({tensor.name: tensor for tensor in stages.copies})
-    tensors = with_port_dtypes(tensors, kernel, request)
+    tensors = with_warps_panels(with_port_dtypes(tensors, kernel, request))
     refuse_shared_numbers(tensors)
     refuse_wrong_loads(tensors, operator, kernel)
     tensors = with_fragments(with_rows(with_private(tensors, kernel), role), graph, kernel, role)
@@ -140,7 +149,8 @@ def refuse_wrong_homes(builder: _Steps, groups: tuple[tuple[PlannedStage, ...], 
     refuse_other_owners(stages, tensors)
     refuse_uncovered_rows(tensors, builder.role, kernel.span)
     refuse_misaligned(at_once(copies, builder, tensors, kernel))
-    refuse_other_readers(stages, tensors, builder.products)
+    pieces = {stage.name for stage in stages if moves_pieces(stage, tensors, builder.role.warps)}
+    refuse_other_readers(stages, tensors, {*builder.products, *builder.moves, *pieces})
     refuse_other_warps((*copies, *stages), tensors, builder.products, builder.role)
 
 
@@ -154,6 +164,8 @@ def at_once(copies: Iterable[PlannedStage], builder: _Steps, tensors: Mapping[st
         yield tensors[product.right], ROW_BYTES, f"the matrix loads of `{product.stage.name}` take"
     for squares in builder.squares.values():
         yield tensors[squares.operand], ROW_BYTES, f"the matrix loads of `{squares.stage.name}` take"
+    for move in builder.moves.values():
+        yield tensors[move.shared], ROW_BYTES, f"the tiles of `{move.stage.name}` take"
 
 
 def fetched_ahead(stage: PlannedStage, kernel: Kernel) -> bool:
@@ -202,29 +214,6 @@ def neighbours_of(request: KernelRequest) -> frozenset[str]:
     )  # fmt: skip
 
 
-def with_port_dtypes(tensors: Mapping[str, Tensor], kernel: Kernel, request: KernelRequest) -> dict[str, Tensor]:
-    """A view that is copied as it is has the dtype of its port."""
-    found = dict(tensors)
-    for name, tensor in tensors.items():
-        view = request.operator.views.get(name)
-        if view is not None and "via" in kernel.homes[name].attributes:
-            dtype = request.dtypes[view.port]
-            if request.layouts.get(view.port) != "unit_stride" and not is_load(kernel.homes[name]):
-                raise PlanRefused(
-                    "D354", f"`{name}` is copied in pieces of `{view.port}`, whose last stride the rule does not claim",
-                    kernel.homes[name].span,
-                    help=(f"add `unit_stride({view.port})` to require",),
-                )  # fmt: skip
-            if kernel.homes[name].dtype not in (None, dtype):
-                raise PlanRefused(
-                    "D347", f"`{name}` is copied from `{view.port}`, which is {dtype} in this call",
-                    kernel.homes[name].span, observed=str(kernel.homes[name].dtype), required=dtype,
-                    help=(f"leave the dtype out: `{name} : in shared ...`",),
-                )  # fmt: skip
-            found[name] = evolve(tensor, dtype=dtype)
-    return found
-
-
 def sums_privately(stage: Stage, kernel: Kernel) -> bool:
     """Sums that are no product, that no lanes share, and whose result others see: in registers first."""
     if not stage.indices:
@@ -266,17 +255,14 @@ class _Steps:
     """Schedule steps of one kernel, in the order that TVM needs: memories, copies, products, the rest, pipeline."""
 
     def __init__(
-        self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision]
-    ):
-        self.kernel, self.role, self.tensors, self.pins, self.decisions = (
-            kernel,
-            role,
-            tensors,
-            pins,
-            decisions,
-        )
+        self, kernel: Kernel, role: Role, tensors: Mapping[str, Tensor], pins: Pins, decisions: list[Decision],
+        has: Collection[str],
+    ):  # fmt: skip
+        self.kernel, self.role, self.tensors, self.pins = kernel, role, tensors, pins
+        self.decisions, self.has = decisions, has
         self.products: dict[str, Product] = {}
         self.squares: dict[str, Squares] = {}
+        self.moves: dict[str, Move] = {}
         self.fragments: set[str] = set()
         self.placed: set[str] = set()
 
@@ -299,8 +285,13 @@ class _Steps:
         fragment = on_fragments(stage, self.tensors)
         if fragment is None:
             return stage
-        self.fragments.add(stage.name)
-        return by_rows(stage, fragment)
+        stage = by_rows(stage, fragment)
+        move = move_of(stage, self.tensors, self.has)
+        if move is not None:
+            self.moves[stage.name] = move
+        else:
+            self.fragments.add(stage.name)
+        return stage
 
     def steps(self, plan: KernelPlan) -> Iterator[s.Step]:
         yield from self.grid()
@@ -318,7 +309,9 @@ class _Steps:
         for squares in self.squares.values():
             yield from squares_steps(squares, self.role.warps, self.tensors)
         for stage in plan.stages:
-            if stage.name in self.fragments:
+            if stage.name in self.moves:
+                yield from move_steps(self.moves[stage.name], self.role.warps)
+            elif stage.name in self.fragments:
                 fragment = on_fragments(stage, self.tensors)
                 loops = tuple(loop.index for loop in stage.loops)
                 why = "on the fragment"
@@ -355,7 +348,7 @@ class _Steps:
         yield s.SetScope(stage.name, tensor.span, why, SCOPES[tensor.memory])
         if tensor.fragment is not None:
             yield s.TransformLayout(stage.name, tensor.span, why, tensor.fragment.instruction)
-        elif tensor.panel:
+        elif tensor.panel and not tensor.of_warps:
             yield s.Panels(stage.name, tensor.span, f"panels of {tensor.panel}", tensor.panel)
         elif tensor.pad and len(tensor.shape) > 1:
             yield s.StorageAlign(stage.name, tensor.span, f"pad {tensor.pad}", tensor.shape[-1], tensor.pad)

@@ -67,7 +67,11 @@ def sums(stage: PlannedStage) -> bool:
 
 
 def fits(held: Tensor, wanted: Tensor) -> bool:
-    return (held.shape, held.dtype, held.pad, held.stored) == (wanted.shape, wanted.dtype, wanted.pad, wanted.stored)
+    return laid_out(held) == laid_out(wanted)
+
+
+def laid_out(tensor: Tensor) -> tuple:
+    return tensor.shape, tensor.dtype, tensor.pad, tensor.stored, tensor.swizzle, tensor.panel
 
 
 def over(life: Life, tensor: str, stage: PlannedStage, position: int) -> bool:
