@@ -229,7 +229,7 @@ class KernelBuilder(StageBuilder):
         begun = self.bind_place("")
         if trips is not None and self.rewrites_shared() and not self.kernel.copies:  # copies bring a barrier
             begun.append(self.barrier())
-        fetches = [*self.fetches(trips), *self.loads(trips)]
+        fetches = [*self.loads(trips), *self.fetches(trips)]  # loads have the longer way: they stand first
         stages = self.body_sblocks()
         copied = self.landing
         local = [n for n, t in self.kernel.tensors.items()

@@ -35,6 +35,14 @@ def test_copies_to_the_workspace_move_16_bytes_as_they_are(name):
     assert not CONVERSION.search(copy), copy
 
 
+@pytest.mark.parametrize("dtype", ["nv_bfloat16", "half"])
+def test_what_a_port_takes_leaves_as_it_is(dtype):
+    dtypes = dict.fromkeys("qkvg", "f16") if dtype == "half" else {}
+    made = plan(shipped(), "wgmma_fused", dtypes=dtypes, target="sm_90a", **ON)
+    store = lines_of(Lowering(made), "recurrence", "write_o")
+    assert re.search(rf"\*\(uint4\*\)\(o_ptr .* = \*\(uint4\*\)\(\(\({dtype}\*\)buf_dyn_shmem", store), store
+
+
 def test_a_copy_that_rounds_converts():
     """The inverse is computed in f32 and stored as bf16; what the other copies have none of is seen here."""
     assert CONVERSION.search(lines_of(lowering(), "prepare", "inv_round_recurrence"))
