@@ -1,6 +1,6 @@
 """Copies that move numbers as they are.
 
-TVM computes bf16 in f32, and makes `to = from` of it: widened, and rounded again, which changes nothing but is
+Stages compute in f32, so `to = from` of 16-bit numbers widens them and rounds again, which changes nothing but is
 ten instructions for a piece of eight. A pass takes both conversions away. Copies past registers into shared memory fill
 what they leave out with zeros themselves.
 """
@@ -21,7 +21,7 @@ def without_round_trips(module):
 def moved(statement):
     if isinstance(statement, BufferStore) and isinstance(statement.value, Cast):
         inner, dtype = statement.value.value, str(statement.buffer.dtype)
-        if isinstance(inner, Cast) and str(inner.value.ty.dtype) == dtype == "bfloat16":
+        if isinstance(inner, Cast) and str(inner.value.ty.dtype) == dtype in ("bfloat16", "float16"):
             return BufferStore(statement.buffer, inner.value, statement.indices)
         return statement
     return rebuilt(statement, moved)
