@@ -77,9 +77,9 @@ def test_the_text(tmp_path):
     (address,) = re.findall(r"= beta_ptr\[(.*)\];", loop)
     assert re.fullmatch(r"at_\d+_ptr\[0\]", address)
     assert f"{address} = ({address} + ((int64_t)64 * beta_stride1))" in loop
-    copies, loads = loop.split("if ((c + 1) < ")[1:]
+    loads, copies = loop.split("if ((c + 1) < ")[1:]
     assert "= beta_ptr[" in loads.split("\n    }\n")[0], "nothing is loaded beyond the last step"
-    assert "ptx_cp_async" in copies and "wait_group" not in copies, "under way before anything is waited for"
+    assert "ptx_cp_async" in copies and "wait_group" not in loads, "under way before anything else is"
     load, barrier = loop.index("= beta_ptr["), loop.index("kdsl_warps_barrier")
     assert load < barrier < loop.index("(float)bx_local_ptr[0]") < loop.index("bx_local_ptr[0] = bx_next_local_ptr[0];")
 
