@@ -46,7 +46,7 @@ from kdsl.plan.cuda.sharing import with_shared_buffers
 from kdsl.plan.cuda.slots import copied, first_copies, refuse_fetched_starts, refuse_idle_slots, shared_copy
 from kdsl.plan.cuda.squares import Squares, is_squares, squares_of, squares_steps
 from kdsl.plan.cuda.tiles import Move, move_of, move_steps
-from kdsl.plan.cuda.together import together
+from kdsl.plan.cuda.together import rows_at_once, together
 from kdsl.plan.cuda.turns import first_warps
 from kdsl.plan.cuda.warp import LANES, ROW_BYTES
 from kdsl.plan.homes import place, received
@@ -102,6 +102,7 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
     fences, syncs = barriers(body, tensors, kernel, fetched | frozenset(passed), alone, role.warps, pins)
     if fences:
         decisions.append(Decision(kernel.name, "barriers_before", fences, "what other threads did in shared memory"))
+    groups = together(body, tensors, (*fences, *syncs), request.handed)
     plan = KernelPlan(
         name=kernel.name, parts=kernel.parts, grid=request.grid, sequential=request.sequential,
         guarded=request.guarded, run=request.run, carries=graph.carries, tensors=tensors, prologue=prologue, body=body,
@@ -111,8 +112,8 @@ def plan_cuda_kernel(request: KernelRequest) -> KernelPlan:
         settled=settled(body, tensors, fences, fetched), syncs=syncs, apart=warps_apart(tensors, passed),
         aligned=aligned_ports(body, (*prologue, *epilogue, *loads.first), copies, builder, request),
         resident=pins.number(kernel.name, "blocks_per_sm"),
-        together=together(body, tensors, (*fences, *syncs), request.handed),
-        at_once=pins.number(kernel.name, "rows_at_once") or 1,
+        together=groups,
+        at_once=rows_at_once(pins, kernel.name, groups, body, tensors),
         turns={name: warp for name, warp in turned.items() if warp},
         registers=role.registers, beside=beside_of(kernel, arrivals, tensors), passed=passed,
         steps=(), decisions=(), span=kernel.span,

@@ -13,6 +13,8 @@ from kdsl.check.graph import strip
 from kdsl.plan.cuda.barriers import reads_of
 from kdsl.plan.cuda.private import owners
 from kdsl.plan.model import Loop, PlannedStage, Tensor
+from kdsl.plan.pins import Pins
+from kdsl.plan.refusal import PlanRefused
 from kdsl.syntax import nodes as n
 
 
@@ -34,6 +36,29 @@ def together(
         else:
             groups.append([stage])
     return tuple(tuple(stage.name for stage in group) for group in groups if len(group) > 1)
+
+
+def rows_at_once(
+    pins: Pins, kernel: str, groups: Sequence[Sequence[str]],
+    body: Sequence[PlannedStage], tensors: Mapping[str, Tensor],
+) -> int:  # fmt: skip
+    """Rows of a group of stages whose reads of shared memory come before the first one's writes: as pinned, or 1.
+
+    Raises PlanRefused where that is no number of rows to go together.
+    """
+    if not groups:
+        return 1  # the pin stays unread, and is refused as naming nothing
+    pinned = pins.number(kernel, "rows_at_once") or 1
+    grouped = {name for group in groups for name in group}
+    extents = {row_of(stage, tensors).extent for stage in body if stage.name in grouped}
+    wrong = next((extent for extent in sorted(extents) if pinned >= extent > 1 or extent % pinned), None)
+    if wrong is not None:
+        raise PlanRefused(
+            "D131", f"`{kernel}.rows_at_once` parts the {wrong} rows of a tile", pins.span(kernel, "rows_at_once"),
+            observed=str(pinned), required=f"a divisor of {wrong} below it",
+            help=(f"write `{kernel}.rows_at_once = 4`",),
+        )  # fmt: skip
+    return pinned
 
 
 def row_of(stage: PlannedStage, tensors: Mapping[str, Tensor]) -> Loop | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from kdsl.data import data_root
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.together import with_rows_together
 from kdsl.lower.tvm import For
 from kdsl.plan.cuda.together import may_join, row_of, together
+from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import plan, shipped
+from ..workshop import library_of, plan, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 
@@ -30,6 +32,34 @@ def test_gates_go_together_with_their_sums():
 def test_what_is_made_of_k_goes_together(rule):
     (group,) = [group for group in prepare(rule).together if "unit_k" in group]
     assert {"unit_k", "decay_k", "undo_k", "restore_k"} <= set(group)
+
+
+@pytest.mark.parametrize("number, code, said", [
+    ("3", "D131", "parts the 16 rows"), ("16", "D131", "a divisor of 16 below it"), ("0", "D131", "whole number"),
+])  # fmt: skip
+def test_rows_that_do_not_go_together_are_refused(tmp_path, number, code, said):
+    with pytest.raises(PlanRefused) as refused:
+        pinned(tmp_path, "wgmma_fused", "prepare.rows_at_once = 4", f"prepare.rows_at_once = {number}")
+    assert refused.value.code == code and said in str(refused.value.diagnostic)
+
+
+def test_a_kernel_without_such_stages_has_no_rows_at_once(tmp_path):
+    with pytest.raises(PlanRefused) as refused:
+        pinned(tmp_path, "mma_any_gate", "blocks_per_sm = 5 }", "blocks_per_sm = 5; prepare.rows_at_once = 4 }")
+    assert refused.value.code == "D132"
+
+
+def pinned(folder, rule: str, old: str, new: str):
+    """The plan of a shipped rule with its lines of `prepare_beside` written out, and one of them changed."""
+    tactics = (data_root() / "stdlib" / "tactics" / "beside.kds").read_text(encoding="utf-8")
+    lines = tactics.split("tactic prepare_beside(")[1].split("\n}\n")[0].split('"""')[2]
+    for parameter, value in (("kernel.", "prepare."), ("taker", "recurrence"), ("ring ahead", "ring 2")):
+        lines = lines.replace(parameter, value)
+    text = (data_root() / "rules" / "kda.chunk_forward" / f"{rule}.kds").read_text(encoding="utf-8")
+    text = text.replace("apply prepare_beside(prepare, recurrence, 2)", lines)
+    assert text.count(old) == 1
+    gate = "softplus" if rule == "mma_any_gate" else "bounded"
+    return plan(library_of(folder, text.replace(old, new)), rule, target="sm_90a", **ON | {"gate": gate})
 
 
 def test_a_stage_that_reads_another_row_ends_the_group():
