@@ -11,7 +11,7 @@ from .mutant import Edit, Edits, Operator, each, every_of
 FETCH = r"^ *(ptx_cp_async_\w+)\([^\n]*\);$"
 ZERO = re.compile(r"(?:0x0p\+0f(?:/\*\S*\*/)?|0\.0+e\+00f)")
 
-STEP = r"\(\(int\)(?:c|\(c \+ \(int64_t\)\d+\))\)"  # of a ring, in 32 bits
+STEP = r"(?:\bc|\(c \+ \d+\))"  # of a ring, whose slots are masked where they are a power of two
 
 
 def drop_store(text: str) -> Iterator[Edits]:
@@ -106,14 +106,19 @@ STRUCTURE: dict[str, Operator] = {
     "drop_fetch": dropped(r"\bptx_cp_async_\w+\([^\n]*\);"),
     "one_lane_less": in_body(one_lane_less),
     "narrow_copy": in_helpers(each(r'"n"\(16\)', '"n"(8)')),
-    "slot_ahead": in_body(
-        each(r"\(\(\(int\)c\) % (\d)\)", r"((((int)c) + 1) % \1)")
-    ),
-    "slot_behind": in_body(each(r"\(\(\(int\)\(c \+ \(int64_t\)\d+\)\) % (\d)\)", r"(((int)c) % \1)")),
+    "slot_ahead": in_body(each(r"\(c & (\d)\)", r"((c + 1) & \1)")),
+    "slot_behind": in_body(each(r"\(\(c \+ \d+\) & (\d)\)", r"(c & \1)")),
     "ring_modulus": in_body(
         every_of(
-            each(rf"{STEP} % (\d)\)", lambda m: str(int(m[1]) + 1), 1),
-            each(rf"{STEP} % (\d)\)", lambda m: str(int(m[1]) - 1), 1),
+            each(rf"{STEP} & (\d)\)", lambda m: str(2 * int(m[1]) + 1), 1),
+            each(rf"{STEP} & (\d)\)", lambda m: str(int(m[1]) // 2), 1),
+        )
+    ),
+    "kept_number": in_body(
+        every_of(
+            each(r"(?:left|slot)_\d+_ptr\[0\] \+ (-?\d+)\);", lambda m: str(int(m[1]) + 1), 1),
+            each(r"^ *if \(slot_\d+_ptr\[0\] == (\d+)\)", lambda m: str(int(m[1]) + 1), 1),
+            each(r"^ *(?:left|slot)_\d+_ptr\[0\] = (\d+);", lambda m: str(int(m[1]) + 1), 1),
         )
     ),
     "off_by_one": in_body(off_by_one),
