@@ -13,24 +13,12 @@ number of a step fits 32 bits, and here the loop counts in them:
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, field
 
+from kdsl.lower.kept import Numbers
 from kdsl.lower.sourcemap import rebuilt, with_bodies
 from kdsl.lower.strides import Steps, inner_names, over_steps, stored, wide
-from kdsl.lower.tvm import (
-    AllocBuffer,
-    BufferLoad,
-    BufferStore,
-    Cast,
-    For,
-    SeqStmt,
-    Var,
-    decl_buffer,
-    op,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from kdsl.lower.tvm import Cast, For, Var, is_integer, op, sequence, structural_equal, structural_map, tirx
 
 NARROW, WIDE = "int32", "int64"
 MOST = 2**31 - 1
@@ -51,41 +39,14 @@ def changed(statement):
     body = structural_map(body, (Cast, counting.narrowed))
     body = structural_map(body, (Var, counting.widened))
     body = structural_map(body, ((tirx.Mod, tirx.Div), counting.divided))
-    steps = [body, *(kept.next for kept in counting.kept)]
-    loop = For(counting.number, 0, narrow(statement.extent), statement.kind, SeqStmt(steps) if counting.kept else body,
-               statement.thread_binding, statement.annotations)  # fmt: skip
-    started = [part for kept in counting.kept for part in kept.started]
-    return SeqStmt([*started, loop]) if started else loop
+    step = sequence([body, *counting.numbers.increased])
+    loop = For(counting.number, 0, narrow(statement.extent), statement.kind, step, statement.thread_binding,
+               statement.annotations)  # fmt: skip
+    return sequence([*counting.numbers.started, loop])
 
 
 def narrow(value):
     return tirx.IntImm(NARROW, int(value.value)) if isinstance(value, tirx.IntImm) else Cast(NARROW, value)
-
-
-@frozen
-class Kept:
-    """A 32-bit number that is `start` in the first step, `step` more in the next, and starts anew at `end`."""
-
-    buffer: object
-    start: object
-    step: int
-    end: int | None = None
-
-    @property
-    def now(self):
-        return BufferLoad(self.buffer, [0])
-
-    @property
-    def started(self) -> list:
-        return [AllocBuffer(self.buffer), BufferStore(self.buffer, self.start, [0])]
-
-    @property
-    def next(self):
-        more = self.now + tirx.IntImm(NARROW, self.step)
-        if self.end is not None:
-            last = tirx.IntImm(NARROW, self.end - 1)
-            more = op.if_then_else(tirx.EQ(self.now, last), tirx.IntImm(NARROW, 0), more)
-        return BufferStore(self.buffer, more, [0])
 
 
 @define
@@ -95,7 +56,7 @@ class Counting:
     number: object
     extent: object
     steps: Steps
-    kept: list[Kept] = field(factory=list)
+    numbers: Numbers = field(factory=lambda: Numbers(NARROW))
 
     def compared(self, node):
         """`c + 2 < extent` in 32 bits."""
@@ -120,7 +81,7 @@ class Counting:
             return node
         base, more = parted(found.base)
         start = Cast(NARROW, op.min(base, tirx.IntImm(WIDE, MOST)))
-        return plus(self.keep("left", start, int(factor.value)), more)
+        return plus(self.numbers.keep("left", start, tirx.IntImm(NARROW, int(factor.value))), more)
 
     def widened(self, var):
         return Cast(WIDE, self.number) if var.same_as(self.steps.variable) else var
@@ -136,16 +97,7 @@ class Counting:
             return op.bitwise_and(node.a, bits) if isinstance(node, tirx.Mod) else op.shift_right(node.a, bits)
         if isinstance(node, tirx.Div):
             return node
-        return self.keep("slot", tirx.IntImm(NARROW, more % count), 1, count)
-
-    def keep(self, name: str, start, step: int, end: int | None = None):
-        """The number that is `start` in the first step."""
-        for kept in self.kept:
-            if (kept.step, kept.end) == (step, end) and structural_equal(kept.start, start):
-                return kept.now
-        buffer = decl_buffer((1,), NARROW, f"{name}_{len(self.kept)}", scope="local", layout=None)
-        self.kept.append(Kept(buffer, start, step, end))
-        return self.kept[-1].now
+        return self.numbers.keep("slot", tirx.IntImm(NARROW, more % count), tirx.IntImm(NARROW, 1), count)
 
     def beyond(self, e) -> int | None:
         """How many steps behind this one the expression speaks of; None of another expression."""
@@ -177,10 +129,6 @@ def parted(e) -> tuple:
 
 def bounded(e):
     """The number that `min(max(number, 0), 2^31 - 1)` bounds, or None."""
-    if not isinstance(e, tirx.Min) or not is_number(e.b, MOST) or not isinstance(e.a, tirx.Max):
+    if not isinstance(e, tirx.Min) or not is_integer(e.b, MOST) or not isinstance(e.a, tirx.Max):
         return None
-    return e.a.a if is_number(e.a.b, 0) else None
-
-
-def is_number(e, value: int) -> bool:
-    return isinstance(e, tirx.IntImm) and int(e.value) == value
+    return e.a.a if is_integer(e.a.b, 0) else None

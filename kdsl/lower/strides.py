@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from attrs import define, field, frozen
 
+from kdsl.lower.kept import Numbers
 from kdsl.lower.sourcemap import rebuilt, with_bodies
 from kdsl.lower.tvm import (
-    AllocBuffer,
     Bind,
     BufferLoad,
     BufferStore,
@@ -24,7 +24,6 @@ from kdsl.lower.tvm import (
     SeqStmt,
     TensorLoad,
     Var,
-    decl_buffer,
     same_memory,
     structural_equal,
     structural_map,
@@ -46,10 +45,10 @@ def changed(statement):
         return statement
     steps = Steps(statement.loop_var, inner_names(statement.body), stored(statement.body))
     body = structural_map(statement.body, ((TensorLoad, BufferStore, Call), steps.taken_apart))
-    if not steps.kept:
+    if not steps.numbers.kept:
         return statement
-    loop = rebuilt(statement, lambda _: SeqStmt([body, *(kept.increased for kept in steps.kept)]))
-    return SeqStmt([*(part for kept in steps.kept for part in kept.started), *steps.before, loop])
+    loop = rebuilt(statement, lambda _: SeqStmt([body, *steps.numbers.increased]))
+    return SeqStmt([*steps.numbers.started, *steps.before, loop])
 
 
 def over_steps(loop) -> bool:
@@ -82,27 +81,6 @@ class Affine:
     factors: Mapping[object, object]  # by the variable
 
 
-@frozen
-class Kept:
-    """A number in a register: what it is in the first step, and how much it grows from step to step."""
-
-    start: object
-    distance: object
-    buffer: object
-
-    @property
-    def started(self) -> list:
-        return [AllocBuffer(self.buffer), BufferStore(self.buffer, self.start, [0])]
-
-    @property
-    def now(self):
-        return BufferLoad(self.buffer, [0])
-
-    @property
-    def increased(self):
-        return BufferStore(self.buffer, self.now + self.distance, [0])
-
-
 @define
 class Steps:
     """A loop over steps, what is kept from one to the next, and distances that are computed before it."""
@@ -110,7 +88,7 @@ class Steps:
     variable: object
     inner: list
     written: list
-    kept: list = field(factory=list)
+    numbers: Numbers = field(factory=lambda: Numbers(WIDE))
     before: list = field(factory=list)
     known: dict = field(factory=dict)  # by the hash of an expression: whether it is the same in all steps
 
@@ -139,20 +117,11 @@ class Steps:
         growth = next((factor for v, factor in factors.items() if v.same_as(self.variable)), None)
         if growth is None or isinstance(growth, tirx.IntImm):  # no step is in it, or nothing is multiplied
             return index
-        total = self.growing(found.base, growth)
+        total = self.numbers.keep("at", found.base, growth)
         for variable, factor in found.factors.items():
             if not variable.same_as(self.variable):
                 total = total + self.number(variable) * self.held(factor)
         return total
-
-    def growing(self, start, distance):
-        """The number that is `start` in step 0 and grows by `distance`."""
-        for kept in self.kept:
-            if structural_equal(kept.start, start) and structural_equal(kept.distance, distance):
-                return kept.now
-        buffer = decl_buffer((1,), WIDE, f"at_{len(self.kept)}", scope="local", layout=None)
-        self.kept.append(Kept(start, distance, buffer))
-        return self.kept[-1].now
 
     @staticmethod
     def number(variable):

@@ -52,7 +52,7 @@ with _without_torch():
     import tvm.s_tir.transform as s_transform
     import tvm.tirx.transform as t_transform
     from tvm import s_tir, tirx
-    from tvm.ir import Expr, PointerType, PrimType, Range, StringImm, assert_structural_equal, load_json, save_json
+    from tvm.ir import Expr, PointerType, PrimType, Range, assert_structural_equal, load_json, save_json
     from tvm.ir.expr import Call, TensorLoad
     from tvm.s_tir import SBlock, SBlockRealize, Schedule, TensorIntrin
     from tvm.s_tir.schedule import ScheduleError, Trace
@@ -80,6 +80,16 @@ with _without_torch():
     from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
 
+def sequence(statements: list):
+    """Statements as one. (TVM refuses a sequence of length 1.)"""
+    return statements[0] if len(statements) == 1 else SeqStmt(statements)
+
+
+def is_integer(e, value: int) -> bool:
+    """Whether an expression is this constant."""
+    return isinstance(e, tirx.IntImm) and int(e.value) == value
+
+
 def same_memory(one, other) -> bool:
     """Whether two buffers are of one allocation. (`data` is made anew whenever it is asked for, so it is never the
     same object.)"""
@@ -95,8 +105,8 @@ def deep_copy(node):
 __all__ = [
     "AllocBuffer", "AttrStmt", "Bind", "BufferLoad", "BufferStore", "Call", "Cast", "DeclBuffer", "Evaluate", "Expr",
     "For", "ForKind", "IterVar", "PointerType", "PrimFunc", "PrimType", "Range", "SBlock", "SBlockRealize", "Schedule",
-    "ScheduleError", "SeqStmt", "StringImm", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget",
-    "Var", "assert_structural_equal", "check_versions", "decl_buffer", "deep_copy", "load_json", "op", "s_tir",
-    "s_transform", "same_memory", "save_json", "structural_equal", "structural_map", "structural_walk", "t_transform",
-    "tirx", "tvm",
+    "ScheduleError", "SeqStmt", "T", "TensorIntrin", "TensorLoad", "Trace", "TvmMissing", "TvmTarget",
+    "Var", "assert_structural_equal", "check_versions", "decl_buffer", "deep_copy", "is_integer", "load_json", "op",
+    "s_tir", "s_transform", "same_memory", "save_json", "sequence", "structural_equal", "structural_map",
+    "structural_walk", "t_transform", "tirx", "tvm",
 ]  # fmt: skip
