@@ -108,9 +108,11 @@ def _calls(statement: Statement) -> str:
     of_product = [c[-1] == "f" and "wgmma.mma_async" in statement.template for c, _ in statement.outputs]
     for number, (constraint, expression) in enumerate(statement.outputs):
         kind = constraint[-1]
-        read = "parts::of_product" if of_product[number] else _CONSTRAINT[kind][1]
-        initial = f" = {read}({expression})" if "+" in constraint else "{}"
-        if of_product[number] and "+" not in constraint:
+        initial = "{}"
+        if "+" in constraint:
+            read = "parts::of_product" if of_product[number] else _CONSTRAINT[kind][1]
+            initial = f" = {read}({expression})"
+        elif of_product[number]:
             initial = f" = parts::before_product({expression})"
         lines.append(f"{_OUTPUT_TYPE[kind]} kdsl_{number}{initial};")
     for number, (constraint, expression) in enumerate(statement.inputs, len(statement.outputs)):

@@ -25,6 +25,7 @@ from kdsl.lower.tvm import AllocBuffer, TvmTarget, s_transform, t_transform, tvm
 from kdsl.lower.warp_memory import lower_warp_memory
 
 MIN_BLOCKS = "tirx.launch_bounds_min_blocks_per_sm"
+IN_REGISTERS = (with_strides, with_narrow_steps, with_fresh_products, with_pairs)  # after fragments are registers
 DEVICE_CALL = 2  # TVM's calling convention of a device function
 CONFIG = {
     "tirx.use_async_copy": True,
@@ -109,8 +110,9 @@ def lower_cuda(
             module = step(module)
         (func,) = t_transform.Filter(is_device)(module).functions.values()
         shared = shared_bytes(func.body)
-        module = t_transform.LowerIntrin()(t_transform.StmtSimplify()(lower_warp_memory(func)))
-        module = with_pairs(with_fresh_products(with_narrow_steps(with_strides(module))))
+        module = lower_warp_memory(func)
+        for step in (t_transform.StmtSimplify(), t_transform.LowerIntrin(), *IN_REGISTERS):
+            module = step(module)
         (func,) = module.functions.values()
         if resident is not None:
             func = func.with_attr(MIN_BLOCKS, resident)

@@ -12,6 +12,7 @@ from kdsl.lower.tvm import (
     AttrStmt,
     For,
     SeqStmt,
+    sequence,
     structural_equal,
     structural_walk,
     tirx,
@@ -78,10 +79,10 @@ def _sequence(statement: SeqStmt, threads):
                 kept += run
                 run = []
     kept += _closed(run, condition)
-    return SeqStmt(kept) if len(kept) > 1 else kept[0]
+    return sequence(kept)
 
 
 def _closed(run: list, condition) -> list:
     if condition is None:
         return run
-    return [tirx.IfThenElse(condition, SeqStmt(run) if len(run) > 1 else run[0], None)]
+    return [tirx.IfThenElse(condition, sequence(run), None)]

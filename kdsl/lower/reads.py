@@ -11,7 +11,7 @@ import re
 
 from attrs import define, field, frozen
 
-from kdsl.lower.sourcemap import is_mark
+from kdsl.lower.sourcemap import begun, body_of, is_mark, renamed
 from kdsl.lower.strides import stored
 from kdsl.lower.tvm import (
     AllocBuffer,
@@ -39,47 +39,23 @@ def read_at_once(loop, rows: int):
     extent = int(loop.extent)
     if rows < 2 or extent % rows or rows == extent:
         return loop
-    statements = list(loop.body.seq) if isinstance(loop.body, SeqStmt) else [loop.body]
     group, row = Var(f"{loop.loop_var.name}_of", "int32"), Var(f"{loop.loop_var.name}_in", "int32")
     reads = Reads(loop.loop_var, group * rows, rows, row, stored(loop.body))
-    parts = [structural_map(statement, (TensorLoad, reads.taken)) for statement in statements]
+    parts, fills, begin, here = [], [], None, []
+    for statement in body_of(loop):
+        known = len(reads.kept)
+        parts.append(structural_map(statement, (TensorLoad, reads.taken)))
+        here += [part for kept in reads.kept[known:] for part in kept.filled(reads)]
+        if is_mark(statement):  # of a stage: what it reads first is filled between marks of its own
+            ends = begun(statement) is None
+            fills += [begin, *here, statement] if ends and here else here
+            begin, here = None if ends else statement, []
     if not reads.kept:
         return loop
-    first = [AllocBuffer(kept.buffer) for kept in reads.kept]
-    first += marked_reads(statements, reads)
-    here = group * rows + row
-    body = [with_value(part, loop.loop_var, here) for part in parts]
+    first = [*(AllocBuffer(kept.buffer) for kept in reads.kept), *fills, *here]
+    body = [renamed(part, loop.loop_var, group * rows + row) for part in parts]
     inner = For(row, 0, rows, loop.kind, SeqStmt(body), None, loop.annotations)
     return For(group, 0, extent // rows, loop.kind, SeqStmt([*first, inner]), None, loop.annotations)
-
-
-def marked_reads(statements: list, reads: Reads) -> list:
-    """The reads into registers, each between the marks of the first stage that reads it."""
-    found, left, begin = [], list(reads.kept), None
-    for statement in statements:
-        if is_mark(statement):
-            ends = begin is not None
-            if ends and len(found) and found[-1] is not begin:
-                found.append(statement)
-            elif ends:
-                found.pop()
-            begin = None if ends else statement
-            found += [] if ends else [begin]
-            continue
-        here = [kept for kept in left if reads_it(statement, kept.load)]
-        left = [kept for kept in left if kept not in here]
-        found += [part for kept in here for part in kept.filled(reads)]
-    return found
-
-
-def reads_it(statement, load) -> bool:
-    found: list = []
-    structural_walk(statement, (TensorLoad, lambda node: found.append(node) if structural_equal(node, load) else None))
-    return bool(found)
-
-
-def with_value(statement, old, value):
-    return structural_map(statement, (Var, lambda var: value if var.same_as(old) else var))
 
 
 @frozen
@@ -98,12 +74,12 @@ class Kept:
         """The reads of a group's rows: a vector of them, where they are neighbours, else one after the other."""
         bits = int(re.search(r"\d+$", str(self.buffer.dtype)).group())
         if self.lanes == 1 and reads.rows * bits == 8 * BYTES and reads.neighbours(self.load.indices[0]):
-            start = with_value(self.load.indices[0], reads.variable, reads.first)
+            start = renamed(self.load.indices[0], reads.variable, reads.first)
             value = BufferLoad(self.load.source, [vector(start, reads.rows)])
             return [BufferStore(self.buffer, value, [vector(0, reads.rows)])]
         filled = []
         for number in range(reads.rows):
-            value = with_value(self.load, reads.variable, reads.first + number)
+            value = renamed(self.load, reads.variable, reads.first + number)
             filled.append(BufferStore(self.buffer, value, [vector(number * self.lanes, self.lanes)]))
         return filled
 

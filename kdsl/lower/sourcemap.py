@@ -154,12 +154,20 @@ def renamed(statement, old, new):
     return structural_map(statement, (Var, lambda var: new if var.same_as(old) else var))
 
 
+def body_of(loop) -> list:
+    """The statements of a loop."""
+    return list(loop.body.seq) if isinstance(loop.body, SeqStmt) else [loop.body]
+
+
+def called(statement) -> str:
+    """The device function that a statement is a call of; nothing for another statement."""
+    args = getattr(statement.value, "args", ()) if isinstance(statement, Evaluate) else ()
+    return str(getattr(args[0], "value", "")) if args else ""
+
+
 def is_mark(statement) -> bool:
     """Whether a statement is one of the marks that come out of the text again."""
-    if not isinstance(statement, Evaluate) or not hasattr(statement.value, "args"):
-        return False
-    name = getattr(next(iter(statement.value.args), None), "value", None)
-    return str(name) in (BEGIN, END)
+    return called(statement) in (BEGIN, END)
 
 
 def begun(statement) -> int | None:

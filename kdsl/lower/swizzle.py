@@ -12,7 +12,7 @@ from attrs import frozen
 from kdsl.check.model import DTYPE_BYTES
 from kdsl.lower.intrinsics import tiles
 from kdsl.lower.intrinsics.matrix import PREFIX, device_source
-from kdsl.lower.sourcemap import rebuilt
+from kdsl.lower.sourcemap import called, rebuilt
 from kdsl.lower.tvm import BufferLoad, Evaluate, T, TensorLoad, structural_map, tirx, tvm
 from kdsl.plan.model import KernelPlan, Tensor
 
@@ -89,9 +89,9 @@ def placed(statement, swizzles: dict[str, Swizzle]):
         if str(statement.buffer.name) in swizzles:
             indices = stored_at(statement.indices, swizzles[str(statement.buffer.name)])
         return tirx.BufferStore(statement.buffer, value, indices or statement.indices)
-    if isinstance(statement, Evaluate) and called(statement.value).startswith(PREFIX):
+    if called(statement).startswith(PREFIX):
         return Evaluate(product(statement.value, swizzles))
-    if isinstance(statement, Evaluate) and called(statement.value).startswith(tiles.PREFIXES):
+    if called(statement).startswith(tiles.PREFIXES):
         return Evaluate(tile(statement.value, swizzles))
     return rebuilt(statement, lambda inner: placed(inner, swizzles))
 
@@ -144,12 +144,6 @@ def multiple_of(part) -> int:
     if isinstance(part, tirx.Mul):
         return multiple_of(part.a) * multiple_of(part.b)
     return 1
-
-
-def called(value) -> str:
-    """The device function that a call is of."""
-    args = getattr(value, "args", ())
-    return str(getattr(args[0], "value", "")) if args else ""
 
 
 def exchanged_pointer(pointer, swizzles: dict[str, Swizzle]):

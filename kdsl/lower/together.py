@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from kdsl.lower.reads import read_at_once
-from kdsl.lower.sourcemap import begun, is_mark, rebuilt, renamed, with_bodies
-from kdsl.lower.tvm import For, SeqStmt
+from kdsl.lower.sourcemap import begun, body_of, is_mark, rebuilt, renamed, with_bodies
+from kdsl.lower.tvm import For, SeqStmt, sequence
 
 
 @frozen
@@ -51,7 +51,7 @@ def changed(statement, groups: list[set[int]], at_once: int):
         loop = rebuilt(first.loop, lambda _, bodies=bodies: SeqStmt(bodies))
         made.append(loop if alone else read_at_once(loop, at_once))
         parts = rest
-    return SeqStmt(made) if len(made) > 1 else made[0]
+    return sequence(made)
 
 
 def leading(parts: list) -> tuple[Rows | None, list]:
@@ -67,10 +67,6 @@ def leading(parts: list) -> tuple[Rows | None, list]:
         if number is not None and len(body) > 2 and is_mark(body[-1]) and not any(map(is_mark, body[1:-1])):
             return Rows(number, first, body), parts[1:]
     return None, parts
-
-
-def body_of(loop) -> list:
-    return list(loop.body.seq) if isinstance(loop.body, SeqStmt) else [loop.body]
 
 
 def alike(one, other) -> bool:

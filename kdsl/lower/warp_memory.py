@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kdsl.lower.intrinsics.tiles import FILLING
-from kdsl.lower.sourcemap import rebuilt, with_bodies
-from kdsl.lower.swizzle import called
-from kdsl.lower.tvm import AllocBuffer, AttrStmt, BufferStore, Evaluate, For, SeqStmt, t_transform, tirx, tvm
+from kdsl.lower.sourcemap import called, rebuilt, with_bodies
+from kdsl.lower.tvm import AllocBuffer, AttrStmt, BufferStore, For, SeqStmt, sequence, t_transform, tirx, tvm
 
 
 def lower_warp_memory(func):
@@ -25,7 +24,7 @@ def lower_warp_memory(func):
 
 def fills(statement):
     """The first element of the lane's part of a fragment that a device function fills, if the statement is its call."""
-    if not isinstance(statement, Evaluate) or not called(statement.value).startswith(FILLING):
+    if not called(statement).startswith(FILLING):
         return None
     return statement.value.args[1].args[0]
 
@@ -43,7 +42,7 @@ def without_stores(statement):
     if isinstance(statement, SeqStmt):
         parts = list(statement.seq)
         kept = [part for part, after in zip(parts, (*parts[1:], None)) if not is_before(part, after)]
-        return SeqStmt([without_stores(part) for part in kept]) if len(kept) > 1 else without_stores(kept[0])
+        return sequence([without_stores(part) for part in kept])
     return rebuilt(statement, without_stores)
 
 
@@ -60,7 +59,7 @@ def without_allocations(statement, found: list):
         return None
     if isinstance(statement, SeqStmt):
         kept = [s for s in (without_allocations(s, found) for s in statement.seq) if s is not None]
-        return SeqStmt(kept) if len(kept) > 1 else kept[0] if kept else None
+        return sequence(kept) if kept else None
     if isinstance(statement, AttrStmt):
         body = without_allocations(statement.body, found)
         return AttrStmt(statement.node, statement.attr_key, statement.value, body)
@@ -75,7 +74,7 @@ def above_threads(statement, allocations: list):
     """The allocations right above the first binding of a thread index."""
     if isinstance(statement, AttrStmt):
         if statement.attr_key == "thread_extent" and str(statement.node.thread_tag).startswith("threadIdx"):
-            return SeqStmt([*allocations, statement]) if allocations else statement
+            return sequence([*allocations, statement])
         body = above_threads(statement.body, allocations)
         return AttrStmt(statement.node, statement.attr_key, statement.value, body)
     if isinstance(statement, SeqStmt):

@@ -22,8 +22,8 @@ from kdsl.runtime.errors import LaunchError
 from kdsl.runtime.frame import Frame, c_type, reader
 from kdsl.runtime.workspace import POISON_BYTE, poisoned
 
-# Blocks of a grid along x, y and z (CUDA C++ Programming Guide, technical specifications).
 LARGEST_SIZE = 2**31 - 1  # kernels count tokens, heads and sequences in 32 bits, and offsets in 64
+# Blocks of a grid along x, y and z (CUDA C++ Programming Guide, technical specifications).
 LARGEST_GRID = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 # Shared memory of a block that needs no asking.
 PLAIN_SHARED_BYTES = 48 << 10

@@ -32,7 +32,7 @@ from kdsl.lower.tir.marks import (
     warp_sync,
 )  # fmt: skip
 from kdsl.lower.tir.packed import slot_count, unpacked
-from kdsl.lower.tir.stages import DATA_PARALLEL, OPAQUE, StageBuilder, nest_loops, sequence, whole
+from kdsl.lower.tir.stages import DATA_PARALLEL, OPAQUE, StageBuilder, nest_loops, whole
 from kdsl.lower.tvm import (
     AttrStmt,
     Bind,
@@ -44,6 +44,7 @@ from kdsl.lower.tvm import (
     SBlockRealize,
     Var,
     op,
+    sequence,
     tirx,
 )
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
@@ -273,9 +274,9 @@ class KernelBuilder(StageBuilder):
     # ---- loads: registers of lanes that are filled a step ahead, and move on with the carried tensors ----
     def first_loads(self, name: str, trips):
         """Before the loop: what lanes load for the first step."""
-        step = constant(0, "int64")
-        self.step(name, step)
-        return [tirx.IfThenElse(step < trips, load, None) for load in self.sblocks(self.kernel.first_loads)]
+        first = constant(0, "int64")
+        self.step(name, first)
+        return self.loaded(self.kernel.first_loads, first, trips)
 
     def loads(self, trips):
         """Inside a step: what they load for the next one, if there is one."""
@@ -285,9 +286,13 @@ class KernelBuilder(StageBuilder):
         here = self.outer.get(of_run(name), self.outer[name])
         later = here + constant(1, "int64")
         self.step(name, later)
-        found = [tirx.IfThenElse(later < trips, load, None) for load in self.sblocks(self.kernel.loads)]
+        found = self.loaded(self.kernel.loads, later, trips)
         self.step(name, here)
         return found
+
+    def loaded(self, stages: tuple[PlannedStage, ...], step, trips):
+        """Loads for one step, none beyond the last one."""
+        return [tirx.IfThenElse(step < trips, load, None) for load in self.sblocks(stages)]
 
     # ---- fetches: a ring of shared memory, filled some steps ahead by asynchronous copies ----
     def first_fetches(self, name: str, trips):

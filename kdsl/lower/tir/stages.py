@@ -16,19 +16,15 @@ from kdsl.lower.tvm import (
     Range,
     SBlock,
     SBlockRealize,
-    SeqStmt,
     Var,
     op,
+    sequence,
     tirx,
 )
 from kdsl.plan.model import KernelPlan, Plan, PlannedStage
 
 DATA_PARALLEL, REDUCE, OPAQUE = IterVar.DataPar, IterVar.CommReduce, IterVar.Opaque
 AS_STORED = ("copy", "ahead")  # kinds of stages that change no type
-
-
-def sequence(statements):
-    return statements[0] if len(statements) == 1 else SeqStmt(statements)
 
 
 def point(buffer, indices):
