@@ -54,16 +54,30 @@ def tactic_text(name: str) -> str:
     return text[start : text.index("\n}\n", start) + 3]
 
 
-def rehearsed_with(monkeypatch, lowering: Lowering, kernel: str, old: str, new: str) -> Verdict:
-    """The verdict of the emulator with the text of a kernel changed, which must have `old`."""
+def change_launches(monkeypatch, change: Callable[[str, str], str]) -> None:
+    """From here on the emulator runs what `change(name of a kernel, its text)` gives."""
     honest = LoweredProgram.launch
 
     def launch(self, plan, source, *rest):
-        text = source.source.replace(old, new)
-        assert plan.name != kernel or text != source.source, old
-        return honest(self, plan, evolve(source, source=text), *rest)
+        return honest(self, plan, evolve(source, source=change(plan.name, source.source)), *rest)
 
     monkeypatch.setattr(LoweredProgram, "launch", launch)
+
+
+def role_text(source: str, kernel: str) -> str:
+    """The text of a kernel that shares a launch."""
+    return source.split(f"void kdsl_{kernel}_kernel_role(")[1].split("\n}\n")[0]
+
+
+def rehearsed_with(monkeypatch, lowering: Lowering, kernel: str, old: str, new: str) -> Verdict:
+    """The verdict of the emulator with the text of a kernel changed, which must have `old`."""
+
+    def change(name: str, text: str) -> str:
+        changed = text.replace(old, new)
+        assert name != kernel or changed != text, old
+        return changed
+
+    change_launches(monkeypatch, change)
     (verdict,) = rehearsal.rehearsed(lowering)
     return verdict
 
@@ -148,9 +162,9 @@ def figures(result: Acceptance) -> tuple[float, ...]:
     return tuple(x for one in pairs for x in (one.rms_ratio, one.worst_share))
 
 
-def tactic_body(name: str) -> str:
-    """The lines of a tactic of stdlib/tactics/mma.kds, to stand in a kernel in place of `apply`."""
-    text = (data_root() / "stdlib" / "tactics" / "mma.kds").read_text(encoding="utf-8")
+def tactic_body(name: str, file: str = "mma.kds") -> str:
+    """The lines of a tactic of stdlib/tactics, to stand in a kernel in place of `apply`."""
+    text = (data_root() / "stdlib" / "tactics" / file).read_text(encoding="utf-8")
     return text.split(f"tactic {name}(")[1].split("\n}\n")[0].split('"""')[2]
 
 

@@ -7,14 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from attrs import evolve
 
 from kdsl.driver.emulation import LoweredProgram
 from kdsl.emulate import calls
 from kdsl.emulate.program import try_program
 from kdsl.lower.lowering import Lowering
 
-from ..workshop import library_of, library_with, plan, shipped
+from ..workshop import change_launches, library_of, library_with, plan, shipped
 
 TARGET = "sm_90a"
 FLAGS = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True}
@@ -29,12 +28,8 @@ def lowering(rule: str = "wgmma_fused", plain: bool = False, **dtypes: str) -> L
 
 def tried(monkeypatch, made: Lowering, change=lambda text: text, lengths=LENGTHS):
     """What the emulator says of a call, with the launch's text changed."""
-    program, honest = LoweredProgram(made), LoweredProgram.launch
-
-    def launch(self, kernel, source, *rest):
-        return honest(self, kernel, evolve(source, source=change(source.source)), *rest)
-
-    monkeypatch.setattr(LoweredProgram, "launch", launch)
+    program = LoweredProgram(made)
+    change_launches(monkeypatch, lambda _, text: change(text))
     call = calls.chunk_call(np.random.default_rng(11), calls.SIZES, lengths, program.settings)
     return try_program(program, call, target=TARGET, seed=5)
 

@@ -11,7 +11,7 @@ from kdsl.lower.intrinsics.warpgroup import device_source, shape_of
 from kdsl.lower.lowering import Lowering
 from kdsl.lower.tvm import T, tvm
 
-from ..workshop import plan, rehearsed_with, shipped
+from ..workshop import plan, rehearsed_with, role_text, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 NAME = "kdsl_wgmma_m64k16_16x16_bf16_nk_sw32"
@@ -58,7 +58,7 @@ def lowering():
 
 def test_a_shipped_kernel_sets_no_sums_to_zero():
     (launch,) = lowering().sources
-    text = launch.source.split("void kdsl_recurrence_kernel_role(")[1]
+    text = role_text(launch.source, "recurrence")
     assert len(re.findall(r"_fresh\(\(&\((sw|u|o_state)_warp", text)) == 3 and not re.search(
         r"_warp_ptr\[\w+\] = 0x0", text
     )

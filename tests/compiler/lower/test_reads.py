@@ -10,7 +10,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.lower.reads import read_at_once
 from kdsl.lower.tvm import For, T, structural_walk
 
-from ..workshop import plan, rehearsed_with, shipped
+from ..workshop import plan, rehearsed_with, role_text, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 
@@ -50,7 +50,7 @@ def test_rows_that_are_no_groups_stay_as_they_are(extent, rows):
 
 def prepare():
     (launch,) = Lowering(plan(shipped(), "wgmma_fused", target="sm_90a", **ON)).sources
-    return launch.source.split("void kdsl_prepare_kernel_role(")[1].split("\n}\n")[0]
+    return role_text(launch.source, "prepare")
 
 
 def test_a_shipped_kernel_reads_four_rows_of_its_tiles_at_once():

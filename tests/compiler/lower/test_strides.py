@@ -10,7 +10,7 @@ from kdsl.lower.lowering import Lowering
 from kdsl.lower.strides import with_strides
 from kdsl.lower.tvm import T, tvm
 
-from ..workshop import plan, rehearsed_with, shipped
+from ..workshop import plan, rehearsed_with, role_text, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 
@@ -70,7 +70,7 @@ def test_a_number_that_the_steps_write_is_read_in_every_step():
 def test_no_step_of_a_shipped_kernel_multiplies_by_a_stride():
     (launch,) = Lowering(plan(shipped(), "wgmma_fused", target="sm_90a", **ON)).sources
     for kernel in ("prepare", "recurrence"):
-        body = launch.source.split(f"void kdsl_{kernel}_kernel_role(")[1].split("\n}\n")[0]
+        body = role_text(launch.source, kernel)
         loop = body.split("for (int c = ")[1]
         accesses = [line for line in loop.split("\n") if "_ptr + " in line or "ptx_cp_async" in line]
         assert accesses and not [line for line in accesses if re.search(r"_stride\d", line)]

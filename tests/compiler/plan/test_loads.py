@@ -16,7 +16,7 @@ from kdsl.plan.cuda.beside import alone
 from kdsl.plan.listing import plan_text
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, library_with, plan, shipped, tactic_body
+from ..workshop import chunk_operands, library_of, library_with, plan, role_text, shipped
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 TEXT = library_with("mma_beside").rules["mma_beside"].declaration.span.text
@@ -43,7 +43,7 @@ def refused(folder, text: str) -> PlanRefused:
 
 def prepare_text(made) -> str:
     (launch,) = Lowering(made).sources
-    return launch.source.split("void kdsl_prepare_kernel_role(")[1].split("\n}\n")[0]
+    return role_text(launch.source, "prepare")
 
 
 # ---- what the line becomes
@@ -166,7 +166,7 @@ def test_a_load_does_not_cast(tmp_path):
 def test_a_kernel_without_steps_has_no_next_one(tmp_path):
     """`prepare` of mma_bounded has one chunk a block. A load for its own step it may have."""
     text = shipped().rules["mma_bounded"].declaration.span.text
-    body = tactic_body("chunk_operands").replace("kernel.", "prepare.")
+    body = chunk_operands()
     for ring in (" ring 2", ""):
         line = f"\n    place {{ {LINE.replace(' ring 2', ring)} }}\n"
         library = library_of(tmp_path, text.replace("apply chunk_operands(prepare)", body + line))

@@ -11,7 +11,7 @@ from kdsl.lower.tvm import For
 from kdsl.plan.cuda.together import may_join, row_of, together
 from kdsl.plan.refusal import PlanRefused
 
-from ..workshop import library_of, plan, shipped
+from ..workshop import library_of, plan, role_text, shipped, tactic_body
 
 ON = {"use_qk_l2norm_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "gate": "bounded"}
 
@@ -51,8 +51,7 @@ def test_a_kernel_without_such_stages_has_no_rows_at_once(tmp_path):
 
 def pinned(folder, rule: str, old: str, new: str):
     """The plan of a shipped rule with its lines of `prepare_beside` written out, and one of them changed."""
-    tactics = (data_root() / "stdlib" / "tactics" / "beside.kds").read_text(encoding="utf-8")
-    lines = tactics.split("tactic prepare_beside(")[1].split("\n}\n")[0].split('"""')[2]
+    lines = tactic_body("prepare_beside", "beside.kds")
     for parameter, value in (("kernel.", "prepare."), ("taker", "recurrence"), ("ring ahead", "ring 2")):
         lines = lines.replace(parameter, value)
     text = (data_root() / "rules" / "kda.chunk_forward" / f"{rule}.kds").read_text(encoding="utf-8")
@@ -88,13 +87,13 @@ def test_barriers_and_waits_for_a_slot_stand_between_groups(breaks, slots, expec
 
 def rows(source: str) -> int:
     """Loops over the rows in the text of the giving kernel."""
-    return source.split("void kdsl_prepare_kernel_role(")[1].split("\n}\n")[0].count("i < 16")
+    return role_text(source, "prepare").count("i < 16")
 
 
 def test_the_text_has_one_loop_for_a_group():
     lowering = Lowering(plan(shipped(), "wgmma_fused", target="sm_90a", **ON))
     text = lowering.sources[0].source
-    body = text.split("void kdsl_prepare_kernel_role(")[1].split("\n}\n")[0]
+    body = role_text(text, "prepare")
     loop = body[: body.index("k_restored_ptr +")].rsplit("for (int ", 1)[1]
     assert "k_decayed_ptr +" in loop and "q_decayed_ptr +" in loop, "three tensors of a row, then the next row"
 

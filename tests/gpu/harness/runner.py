@@ -63,11 +63,7 @@ class Runner:
 def repeated(arguments: Mapping[str, Any], refusal: NoVariant) -> tuple[Any, Any]:
     """Results of the call, taken from one whose heads are there several times. Raises the refusal where a variant
     wants other things than more heads, or still takes no call."""
-    heads, wide = arguments["v"].shape[2], widened(arguments, refusal)
-    try:
-        o, state = kda.chunk_kda(**wide)
-    except NoVariant:
-        raise refusal from None
+    heads, (_, (o, state)) = arguments["v"].shape[2], with_more_heads(arguments, refusal)
     return first_of(o, 2, heads), None if state is None else first_of(state, 1, heads)
 
 
@@ -91,8 +87,16 @@ def taken(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Any, Any]
     try:
         return dict(arguments), kda.chunk_kda(**arguments)
     except NoVariant as refusal:
-        wide = widened(arguments, refusal)
-    return wide, kda.chunk_kda(**wide)
+        return with_more_heads(arguments, refusal)
+
+
+def with_more_heads(arguments: Mapping[str, Any], refusal: NoVariant) -> tuple[dict[str, Any], tuple[Any, Any]]:
+    """The call with its heads several times, and its results. Raises the refusal where that one is refused as well."""
+    wide = widened(arguments, refusal)
+    try:
+        return wide, kda.chunk_kda(**wide)
+    except NoVariant:
+        raise refusal from None
 
 
 def first_of(result: Any, axis: int, heads: int) -> Any:
